@@ -1,0 +1,1 @@
+"""Protobuf packages of `interlock.preprocess`."""
