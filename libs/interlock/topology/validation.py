@@ -27,7 +27,8 @@ from interlock.topology.limits import (
 )
 from interlock.topology.values import Declaration, DecodeServer, Instance, ParallelSizes, RankKey, Route, SpecLayout
 
-Faults = Iterator[tuple[str, str]]
+Fault = tuple[str, str]
+Faults = Iterator[Fault]
 
 DEFAULT_GROUP = "default"
 
@@ -86,9 +87,9 @@ def key_faults(key: RankKey, path: str) -> Faults:
         yield from _number_faults(rank, f"{path}.{dimension}", 0, MAX_RANKS - 1)
 
 
-def checked_route(route: Route, path: str = "route") -> tuple[Route, tuple[tuple[str, str], ...]]:
+def checked_route(route: Route, path: str = "route") -> tuple[Route, tuple[Fault, ...]]:
     """A route as it is stored (address canonical, pools and unknown layout keys in order), and its faults."""
-    faults: list[tuple[str, str]] = []
+    faults: list[Fault] = []
     faults += sizes_faults(route.sizes, f"{path}.sizes")
     for dimension, rank, size in zip(RankKey._fields, route.key, route.sizes, strict=True):
         if size >= 1 and not 0 <= rank < size:

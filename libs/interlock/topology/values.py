@@ -46,10 +46,6 @@ class ParallelSizes(NamedTuple):
         """Every rank key in ascending order, made one at a time."""
         return map(RankKey._make, product(*map(range, self)))
 
-    def hold(self, key: RankKey) -> bool:
-        """Whether a rank key lies within these sizes."""
-        return all(rank < size for rank, size in zip(key, self, strict=True))
-
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
