@@ -88,8 +88,7 @@ class Server:
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
-        self.draining = asyncio.Event()
-        """Set when the server begins to stop. A servicer ends its endless streams then (`Reason.DRAINING`)."""
+        self._drain_callbacks: list[Callable[[], None]] = []
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
         self._server: grpc.aio.Server | None = None
@@ -107,6 +106,10 @@ class Server:
             raise RuntimeError(f"{service_full_name} was added to a server that had been started")
         self._services[service_full_name] = add_to_server
         self._health.add(service_full_name)
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called when the server begins to stop: a service ends its endless streams there (DRAINING)."""
+        self._drain_callbacks.append(callback)
 
     def set_serving(self, service_full_name: str, serving: bool) -> None:
         """Says whether a service is well, for example that it lost its store; the server is ready only if all are."""
@@ -159,7 +162,8 @@ class Server:
         grace = self.settings.grace_seconds if grace is None else grace
         _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
         self._health.drain()
-        self.draining.set()
+        for callback in self._drain_callbacks:
+            callback()
         await self._server.stop(grace)
         _LOGGER.info("stopped")
 
