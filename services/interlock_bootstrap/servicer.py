@@ -166,12 +166,12 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse]:
         group = decoded(group_from_message, request)
         with self._one_more_watcher(), self._store.watch(group) as watch:
-            if request.HasField("after_revision") and request.after_revision == watch.current.revision:
-                yield progress_message(watch.current)
-            else:
-                for message in snapshot_messages(watch.current):
-                    yield message
             seen = watch.current
+            if request.HasField("after_revision") and request.after_revision == seen.revision:
+                yield progress_message(seen)
+            else:
+                for message in snapshot_messages(seen):
+                    yield message
             while True:
                 news = await watch.next(self._settings.progress_seconds)
                 if news is None:
