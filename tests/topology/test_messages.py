@@ -132,8 +132,8 @@ def test_where_reading_fails_every_other_fault_is_told_too():
     message = pb.Route(rank_ip="0.0.0.0", pools=[KV, 24, 0])
     assert violations(message) == {
         "route.key": "required",
-        "route.pools[1]": "24 is no pool",
-        "route.pools[2]": "0 is no pool",
+        "route.pools[1]": "24 is no number of PoolName",
+        "route.pools[2]": "0 is no number of PoolName",
         "route.sizes": "required",
         "route.incarnation": "must lie between 1 and 18446744073709551615; got 0",
         "route.rank_ip": "must be an address that others can reach, not the wildcard '0.0.0.0'",

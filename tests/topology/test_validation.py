@@ -17,7 +17,7 @@ from interlock.topology import (
     Topology,
 )
 from interlock.topology.validation import canonical_address, group_faults
-from topology.examples import DRAFT, FULL_ROUTE, KV, LAUNCH, LAYOUT, NOW, accepted, refused, register, route
+from topology.examples import FULL_ROUTE, KV, LAUNCH, LAYOUT, NOW, accepted, refused, register, route
 
 MEGABYTE = "x" * 2**20
 
@@ -234,10 +234,9 @@ def test_what_is_no_dns_label_is_no_group(group):
 
 
 def test_pools_are_known_and_each_there_once():
-    assert fields(route(pools=(KV, KV))) == ["route.pools[1]"]
-    assert fields(route(pools=(0, KV))) == ["route.pools[0]"]
-    assert fields(route(pools=(24,))) == ["route.pools[0]"]
-    assert fields(route(pools=(DRAFT,) * 24)) == ["route.pools"]
+    assert violations(route(pools=(KV, KV))) == {"route.pools": "must name each pool at most once"}
+    assert violations(route(pools=(KV, 24, 99))) == {"route.pools": "24 is no number of PoolName"}
+    assert violations(route(pools=(0, KV, KV))) == {"route.pools": "0 is no number of PoolName"}
 
 
 # Layouts

@@ -30,7 +30,7 @@ MAX_DETAIL_BYTES = 2_560
 """One serialised detail; the rest of the 4 KiB is for ErrorInfo, message and headers."""
 
 _TEXT_LENGTHS = (1_024, 512, 256, 128, 64, 32)
-"""Characters of a value's text. With the last all thirteen fields fit, even in an alphabet of four bytes a character."""
+"""Characters of a value's text. With the last, all thirteen fields fit even at four bytes a character."""
 
 
 def refusal_details(refused: Refused) -> tuple[Message, ...]:

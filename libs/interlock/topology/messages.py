@@ -88,7 +88,7 @@ def declaration_from_message(message: kv.SpecLayoutDeclaration) -> Declaration:
         kv_item_lens=tuple(layout.kv_item_lens),
         state_types=tuple(layout.state_types),
         state_item_lens=tuple(tuple(row.item_lens) for row in layout.state_item_lens),
-        extra_json=tuple(sorted(layout.extra_json.items())),
+        extra_json=tuple(layout.extra_json.items()),
     )
 
 
@@ -170,7 +170,11 @@ def _read_pools(
     if len(numbers) > len(POOL_NAMES):
         faults.append((path, f"must name each pool at most once; got {len(numbers)} names"))
         return ()
-    unknown = [(f"{path}[{at}]", f"{pool} is no pool") for at, pool in enumerate(numbers) if pool not in POOL_NAMES]
+    unknown = [
+        (f"{path}[{at}]", f"{pool} is no number of PoolName")
+        for at, pool in enumerate(numbers)
+        if pool not in POOL_NAMES
+    ]
     faults.extend(unknown)
     return () if unknown else tuple(numbers)
 
