@@ -8,6 +8,12 @@ import asyncio
 import io
 from collections import deque
 
+from interlock.reasons import Reason
+from interlock_preprocess.faults import RETRY_DELAY, ImageFault
+
+_BOOKKEEPING_BYTES = 16 * 1024
+"""Admitted for every picture besides its bytes: task, request, ids. So many empty pictures are bounded too."""
+
 
 class Grant:
     """Bytes taken from a budget, until they are given back."""
@@ -88,12 +94,22 @@ class Source:
     """The bytes of one picture as they arrive, together with the grant for them.
 
     Args:
-        grant: what was admitted for the bytes.
+        budget: what they are admitted from, at once or not at all.
         total_bytes: how many will arrive.
         data: those that are here already; not copied.
+
+    Raises:
+        ImageFault: OVERLOADED, the budget has not enough left.
     """
 
-    def __init__(self, grant: Grant, total_bytes: int, data: bytes = b"") -> None:
+    def __init__(self, budget: Budget, total_bytes: int, data: bytes = b"") -> None:
+        grant = budget.take_now(total_bytes + _BOOKKEEPING_BYTES)
+        if grant is None:
+            raise ImageFault(
+                Reason.OVERLOADED,
+                f"pictures hold {budget.taken} of {budget.limit} bytes on this server; no room for {total_bytes} more",
+                retry_delay=RETRY_DELAY,
+            )
         self._grant = grant
         self.total_bytes = total_bytes
         self.received = len(data)

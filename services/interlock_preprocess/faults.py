@@ -5,7 +5,6 @@ from google.protobuf.duration_pb2 import Duration
 from interlock.preprocess.v1.preprocess_pb2 import ImageError
 from interlock.reasons import Reason
 from interlock.serving.refusals import Refusal
-from interlock.vision import VisionError
 
 _MAX_MESSAGE_LENGTH = 600
 
@@ -13,7 +12,7 @@ RETRY_DELAY = 1.0
 """Seconds after which to try again where the server was busy: about the time of a few large pictures."""
 
 
-class ImageFault(Exception):
+class ImageFault(Exception):  # noqa: N818 - an answer, not an error of the server
     """One picture fails; the others of its stream are served.
 
     Args:
@@ -29,11 +28,6 @@ class ImageFault(Exception):
         self.message = message
         self.field = field
         self.retry_delay = retry_delay
-
-    @classmethod
-    def of(cls, error: VisionError, prefix: str = "") -> "ImageFault":
-        """What `interlock.vision` refused, with the path of its field below `prefix`."""
-        return cls(error.reason, str(error), prefix + error.field if error.field else "")
 
     def image_error(self) -> ImageError:
         """The fault in a frame."""

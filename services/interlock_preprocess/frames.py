@@ -1,6 +1,6 @@
 """The frames that a picture is answered with: a header, chunks of whole patches as they are done, a trailer."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import google_crc32c
 from google.protobuf.duration_pb2 import Duration
@@ -20,7 +20,7 @@ from interlock_preprocess.work import Work
 _MAX_CHUNK_BYTES = MIB
 
 
-async def patch_frames(image_id: str, work: Work) -> AsyncIterator[PatchFrame]:
+async def patch_frames(image_id: str, work: Work) -> AsyncGenerator[PatchFrame, None]:
     """The frames of one picture, in order, each as soon as its patches are there.
 
     Raises:

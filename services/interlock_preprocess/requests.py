@@ -1,10 +1,8 @@
 """From messages to the values that the work is made of. What does not fit is refused with its field."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, TypeVar
-
-from google.protobuf.message import Message
+from typing import TypeVar
 
 from interlock.preprocess.v1 import preprocess_pb2 as pb
 from interlock.reasons import Reason
@@ -12,8 +10,11 @@ from interlock.vision import (
     DEFAULT_PROFILE_NAME,
     MAX_PIXELS,
     PROFILES,
+    AlphaHandling,
     DecodeOptions,
+    ExifOrientation,
     Plan,
+    SixteenBitGrey,
     VisionError,
     VisionProfile,
     check_plan,
@@ -77,7 +78,9 @@ def read_begin(begin: pb.ImageBegin, settings: PreprocessSettings) -> PictureReq
     elif begin.kind == pb.SOURCE_KIND_ENCODED:
         for name, side in (("width", begin.width), ("height", begin.height)):
             if side:
-                raise _invalid(f"begin.{name}", f"{name} is {side}; an encoded picture says its size itself: expected 0")
+                raise _invalid(
+                    f"begin.{name}", f"{name} is {side}; an encoded picture says its size itself: expected 0"
+                )
     else:
         raise _invalid("begin.kind", f"kind is {begin.kind}; expected SOURCE_KIND_ENCODED or SOURCE_KIND_RAW_RGB")
     return _read_request(begin, begin.total_bytes, raw_size, prefix="begin.", source_field="data")
@@ -139,8 +142,8 @@ def profile_from_message(message: pb.VisionProfile) -> VisionProfile:
         max_image_tokens=message.max_image_tokens,
         min_pixels=message.min_pixels,
         max_wh_ratio=message.max_wh_ratio if message.HasField("max_wh_ratio") else None,
-        image_mean=_channels(message.image_mean),
-        image_std=_channels(message.image_std),
+        image_mean=_channels(message.image_mean, "image_mean"),
+        image_std=_channels(message.image_std, "image_std"),
     )
     check_profile(profile)
     return profile
@@ -216,44 +219,70 @@ def _read_raw_size(width: int, height: int, length: int, size_field: str, length
 
 
 def _read_decode_options(message: pb.DecodeOptions, prefix: str) -> DecodeOptions:
-    defaults = DecodeOptions()
-    alpha_handling = _choose(
-        message.alpha_handling,
-        {
-            pb.ALPHA_HANDLING_UNSPECIFIED: defaults.alpha_handling,
-            pb.ALPHA_HANDLING_DROP: "drop",
-            pb.ALPHA_HANDLING_COMPOSITE: "composite",
-        },
-        f"{prefix}alpha_handling",
-    )
-    background = defaults.background
+    alpha_handling = _chosen(message.alpha_handling, _ALPHA_HANDLING, f"{prefix}alpha_handling")
+    background = DecodeOptions().background
     if message.HasField("background"):
-        if alpha_handling != "composite":
+        if alpha_handling is not AlphaHandling.COMPOSITE:
             raise _invalid(f"{prefix}background", "a background is only used with ALPHA_HANDLING_COMPOSITE")
-        colour = message.background
-        background = (colour.red, colour.green, colour.blue)
-        for name, value in zip(("red", "green", "blue"), background, strict=True):
-            if value > 255:
-                raise _invalid(f"{prefix}background.{name}", f"{name} is {value}; expected 0 to 255")
+        background = (message.background.red, message.background.green, message.background.blue)
+        for name, level in zip(("red", "green", "blue"), background, strict=True):
+            if level > 255:
+                raise _invalid(f"{prefix}background.{name}", f"{name} is {level}; expected 0 to 255")
     return DecodeOptions(
-        exif_orientation=_choose(
-            message.exif_orientation,
-            {
-                pb.EXIF_ORIENTATION_UNSPECIFIED: defaults.exif_orientation,
-                pb.EXIF_ORIENTATION_IGNORE: "ignore",
-                pb.EXIF_ORIENTATION_APPLY: "apply",
-            },
-            f"{prefix}exif_orientation",
-        ),
+        exif_orientation=_chosen(message.exif_orientation, _EXIF_ORIENTATION, f"{prefix}exif_orientation"),
         alpha_handling=alpha_handling,
         background=background,
-        sixteen_bit_grey=_choose(
-            message.sixteen_bit_grey,
-            {
-                pb.SIXTEEN_BIT_GREY_UNSPECIFIED: defaults.sixteen_bit_grey,
-                pb.SIXTEEN_BIT_GREY_CLIP: "clip",
-                pb.SIXTEEN_BIT_GREY_HIGH_BYTE: "high_byte",
-            },
-            f"{prefix}sixteen_bit_grey",
-        ),
+        sixteen_bit_grey=_chosen(message.sixteen_bit_grey, _SIXTEEN_BIT_GREY, f"{prefix}sixteen_bit_grey"),
     )
+
+
+_EXIF_ORIENTATION: dict[int, ExifOrientation] = {
+    pb.EXIF_ORIENTATION_UNSPECIFIED: ExifOrientation.IGNORE,
+    pb.EXIF_ORIENTATION_IGNORE: ExifOrientation.IGNORE,
+    pb.EXIF_ORIENTATION_APPLY: ExifOrientation.APPLY,
+}
+_ALPHA_HANDLING: dict[int, AlphaHandling] = {
+    pb.ALPHA_HANDLING_UNSPECIFIED: AlphaHandling.DROP,
+    pb.ALPHA_HANDLING_DROP: AlphaHandling.DROP,
+    pb.ALPHA_HANDLING_COMPOSITE: AlphaHandling.COMPOSITE,
+}
+_SIXTEEN_BIT_GREY: dict[int, SixteenBitGrey] = {
+    pb.SIXTEEN_BIT_GREY_UNSPECIFIED: SixteenBitGrey.CLIP,
+    pb.SIXTEEN_BIT_GREY_CLIP: SixteenBitGrey.CLIP,
+    pb.SIXTEEN_BIT_GREY_HIGH_BYTE: SixteenBitGrey.HIGH_BYTE,
+}
+
+
+def _chosen(number: int, meanings: Mapping[int, _T], field: str) -> _T:
+    """What an enum number means; the sender may know more numbers than we do."""
+    try:
+        return meanings[number]
+    except KeyError:
+        raise _invalid(field, f"{number} is no number that this server knows; expected 0 to {max(meanings)}") from None
+
+
+def _channels(values: Sequence[float], field: str) -> tuple[float, float, float]:
+    if not values:
+        return (0.5, 0.5, 0.5)
+    if len(values) != 3:
+        raise VisionError(
+            Reason.INVALID_PROFILE, f"profile.{field}", f"{field} has {len(values)} values; expected 3 or none"
+        )
+    return (values[0], values[1], values[2])
+
+
+def _field_path(field: str, prefix: str, source_field: str) -> str:
+    """The path, in the message of the caller, of what vision calls `field`."""
+    if field.startswith("profile."):
+        field = "profile.inline." + field.removeprefix("profile.")
+    elif not field.startswith(("plan.", "decode_options.")):
+        return source_field  # the picture itself, whatever it is called there
+    return prefix + field
+
+
+def _invalid(field: str, message: str) -> ImageFault:
+    return ImageFault(Reason.INVALID_FIELD, message, field)
+
+
+def _source_too_large(size: int, limit: int, field: str) -> ImageFault:
+    return ImageFault(Reason.SOURCE_TOO_LARGE, f"the source has {size} bytes; at most {limit} here", field)

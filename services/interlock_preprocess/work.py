@@ -8,9 +8,9 @@ thread has returned is the memory counted as free.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.reasons import Reason
+from interlock.serving.config import SettingsError
 from interlock.vision import Plan, VisionError, kernels
 from interlock_preprocess import memory
 from interlock_preprocess.admission import Source
 from interlock_preprocess.counters import Counters
 from interlock_preprocess.faults import ImageFault
-from interlock_preprocess.pictures import PictureRequest, cost_of, decode_source, plan_of
+from interlock_preprocess.pictures import pixels, work_bytes
+from interlock_preprocess.requests import PictureRequest
 from interlock_preprocess.settings import PreprocessSettings
 
 _log = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ _IDLE_SECONDS = 2.0
 _T = TypeVar("_T")
 
 
-class _Stopped(Exception):
+class _Stopped(Exception):  # noqa: N818 - a way out of a thread, not an error
     """Ends a thread's work on a picture that nobody wants any more."""
 
 
@@ -63,11 +65,17 @@ class WorkPool:
     Args:
         settings: number of threads, kernel.
         counters: where the pool counts; also has the budget of the work.
+
+    Raises:
+        SettingsError: no such kernel here.
     """
 
     def __init__(self, settings: PreprocessSettings, counters: Counters) -> None:
         self.counters = counters
-        self.kernel = kernels.get(settings.kernel)
+        try:
+            self.kernel = kernels.get(settings.kernel)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
         self.slots = asyncio.Semaphore(settings.worker_threads)
         self._threads = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="picture")
         self._lives: set[asyncio.Task[None]] = set()
@@ -127,9 +135,10 @@ class Work:
         self._changed = asyncio.Event()
         self._wanted = True
         self._let_go = asyncio.Event()
-        self._waiter: asyncio.Task[None] | None = None
+        self._interruptible: asyncio.Task[None] | None = None
         self._patches: NDArray[np.uint16] | None = None
         self._rows_done = 0
+        self._arrived = perf_counter()
         self.request = request
         self.fault: ImageFault | None = None
         self.cut: Cut | None = None
@@ -164,11 +173,11 @@ class Work:
     def stop(self, fault: ImageFault) -> None:
         """Let the picture fail with `fault`, unless it has failed already, and stop work on it as soon as may be."""
         if self.fault is None:
-            self.fault = fault
+            self.fault = fault.with_traceback(None)  # whose frames would hold the picture
             self._wanted = False
             self._changed.set()
-            if self._waiter is not None:
-                self._waiter.cancel()
+            if self._interruptible is not None:
+                self._interruptible.cancel()
 
     def let_go(self) -> None:
         """The patches are handed on, or wanted no more: their memory may go. Doing it twice is harmless."""
@@ -196,7 +205,7 @@ class Work:
             except ImageFault as fault:
                 self.stop(fault)
             except VisionError as error:
-                self.stop(ImageFault.of(error, self.request.prefix))
+                self.stop(self.request.fault_of(error))
             except _Stopped:
                 pass
             except Exception:
@@ -207,32 +216,75 @@ class Work:
             await self._let_go.wait()
 
     async def _work(self, held: AsyncExitStack) -> None:
-        arrived = perf_counter()
-        counters = self._pool.counters
+        pool, counters = self._pool, self._pool.counters
         counters.images_queued += 1
         try:
-            await self._wait_for(held.enter_async_context(self._window))
-            await self._wait_for(self._pool.slots.acquire())
+            with self._waiting():
+                await held.enter_async_context(self._window)
+                await pool.slots.acquire()
         finally:
             counters.images_queued -= 1
         try:
             data = self._source.whole()
-            cost = await self._pool.in_thread(lambda: cost_of(self.request, data))
-            if cost.total_bytes > counters.work.limit:
+            size = await pool.in_thread(lambda: work_bytes(self.request, data))
+            if size > counters.work.limit:
                 raise ImageFault(
                     Reason.SOURCE_TOO_LARGE,
-                    f"the picture needs {cost.total_bytes} bytes of memory; this server has {counters.work.limit}",
+                    f"the picture may take {size} bytes of memory; this server has {counters.work.limit} for all",
+                    self.request.source_field,
                 )
-            grant = await self._wait_for(counters.work.take(cost.total_bytes))
+            with self._waiting():
+                grant = await counters.work.take(size)
             held.callback(grant.give_back)
-            begun = perf_counter()
-            decoded, done = await self._pool.in_thread(lambda: self._decode_and_cut(data))
-            grant.shrink(cost.patch_bytes)
-            self.timings = Timings(queue=begun - arrived, decode=decoded - begun, kernel=done - decoded)
+            self.timings = await pool.in_thread(lambda: self._decode_and_cut(data))
             self._changed.set()
+            if self.cut is not None:
+                grant.shrink(self.cut.plan.canvas_width * self.cut.plan.canvas_height * 6)
         finally:
-            self._pool.slots.release()
+            pool.slots.release()
 
-    async def _wait_for(self, waiting: "asyncio._CoroutineLike[_T]") -> _T:
-        """Wait for `waiting`, unless the picture is stopped before."""
-        raise NotImplementedError
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """A wait that `stop` ends. Elsewhere in its life a picture is never interrupted."""
+        if not self._wanted:
+            raise _Stopped
+        self._interruptible = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._wanted:
+                raise  # not ours: the event loop is being closed
+            raise _Stopped from None
+        finally:
+            self._interruptible = None
+
+    # In a thread
+
+    def _decode_and_cut(self, data: bytes) -> Timings:
+        begun = perf_counter()
+        picture = pixels(self.request, data)
+        decoded = perf_counter() if self.request.raw_size is None else begun
+        profile = self.request.profile
+        plan = self.request.plan_for(picture.width, picture.height)
+        patches = np.empty((plan.grid_height, plan.grid_width, 3, profile.patch_size, profile.patch_size), np.uint16)
+        cut = Cut(plan, picture.width, picture.height, picture.format)
+        self._loop.call_soon_threadsafe(self._begin_cutting, cut, patches)
+        self._checkpoint(0)
+        self._pool.kernel.resize_patchify(picture.rgb, plan, profile, patches, checkpoint=self._checkpoint)
+        return Timings(queue=begun - self._arrived, decode=decoded - begun, kernel=perf_counter() - decoded)
+
+    def _checkpoint(self, rows_done: int) -> None:
+        if not self._wanted:
+            raise _Stopped
+        self._loop.call_soon_threadsafe(self._advance, rows_done)
+
+    # Called from that thread, in the event loop
+
+    def _begin_cutting(self, cut: Cut, patches: NDArray[np.uint16]) -> None:
+        if self._wanted:
+            self.cut, self._patches = cut, patches
+            self._changed.set()
+
+    def _advance(self, rows_done: int) -> None:
+        self._rows_done = rows_done
+        self._changed.set()
