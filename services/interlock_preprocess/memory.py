@@ -10,8 +10,10 @@ import platform
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_MMAP_THRESHOLD = 32 << 20  # the highest that 64-bit glibc accepts
-_TRIM_THRESHOLD = 512 << 20
+_M_ARENA_MAX = -8
+
+_MMAP_BYTES = 32 << 20  # the highest that 64-bit glibc accepts
+_TRIM_BYTES = 1 << 30
 
 
 def _glibc() -> ctypes.CDLL | None:
@@ -21,8 +23,10 @@ def _glibc() -> ctypes.CDLL | None:
 def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next picture. Call it before threads start."""
     if (glibc := _glibc()) is not None:
-        glibc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
-        glibc.mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
+        glibc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        glibc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+        # One arena for all threads: what one frees another uses, and only of the first does `malloc_trim` cut the top.
+        glibc.mallopt(_M_ARENA_MAX, 1)
 
 
 def return_freed_memory() -> None:
