@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -22,6 +22,9 @@ _LOGGER = logging.getLogger(__name__)
 _HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 _OVERLOAD_RETRY_SECONDS = 1.0
 
+_LEVELS = {Reason.INTERNAL: logging.ERROR, Reason.OVERLOADED: logging.WARNING, Reason.DRAINING: logging.DEBUG}
+"""How loud a refusal is in the log; the others are for the caller to mend: info."""
+
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -36,13 +39,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     - A generator of responses is closed before its call ends, also when the caller goes away in the middle.
 
     Calls over the bound are refused (OVERLOADED) before their request is read. Only health checks are not bounded: a
-    busy server is not a dead one. gRPC's own `maximum_concurrent_rpcs` is not used: its refusals carry no reason, and
-    it lets another call in for each one it refused.
+    busy server is not a dead one. (gRPC's own `maximum_concurrent_rpcs` knows neither reasons nor that exception.)
     """
 
     def __init__(self, max_concurrent_rpcs: int) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
-        self._running = 0
+        self.running = 0
 
     async def intercept_service(
         self,
@@ -54,17 +56,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             return None
         method = handler_call_details.method
         if method != _HEALTH_CHECK:
-            if self._running >= self._max_concurrent_rpcs:
+            if self.running >= self._max_concurrent_rpcs:
                 return self._overloaded(method)
             # This runs in the call's own task, whose end is the end of the call, however it comes.
             task = asyncio.current_task()
             assert task is not None
             task.add_done_callback(self._ended)
-            self._running += 1
+            self.running += 1
         return _guarded(method, handler)
 
     def _ended(self, _: asyncio.Task[Any]) -> None:
-        self._running -= 1
+        self.running -= 1
 
     def _overloaded(self, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         refusal = Refusal(
@@ -98,52 +100,41 @@ def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcM
                 f"{len(data)} bytes are no request of {method}: they do not decode",
             ) from None
 
-    # A streamed request is parsed inside the servicer's own read, so the refusal comes out of it. A single request
-    # would be parsed by gRPC before we are called: it is handed on as bytes and parsed here.
-    parse_single = (lambda stream: stream) if handler.request_streaming else parse
-    parse_streamed = parse if handler.request_streaming else None
+    arity = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
+    servicer_method: Any = getattr(handler, arity)
 
-    if not handler.response_streaming:
-        single: Any = handler.stream_unary if handler.request_streaming else handler.unary_unary
-
-        async def answer_once(request: Any, context: Context) -> Any:
-            async def work() -> Any:
-                return await single(parse_single(request), context)
-
-            return await _conclude(method, context, work())
-
-        once = (
-            grpc.stream_unary_rpc_method_handler if handler.request_streaming else grpc.unary_unary_rpc_method_handler
-        )
-        return once(answer_once, parse_streamed, handler.response_serializer)
-
-    streamed: Any = handler.stream_stream if handler.request_streaming else handler.unary_stream
-
-    async def answer_many(request: Any, context: Context) -> None:
-        async def work() -> None:
-            responses: Awaitable[None] | AsyncGenerator[Any, None] = streamed(parse_single(request), context)
-            if inspect.isawaitable(responses):  # a servicer that writes to the context itself
-                await responses
-                return
-            async with aclosing(responses):
-                async for response in responses:
+    async def answer(request: Any, context: Context) -> Any:
+        async def work() -> Any:
+            answered = servicer_method(request if handler.request_streaming else parse(request), context)
+            if inspect.isawaitable(answered):  # one response, or a servicer that writes to the context itself
+                return await answered
+            async with aclosing(answered):
+                async for response in answered:
                     await context.write(response)
+            return None
 
-        await _conclude(method, context, work())
+        return await _conclude(method, context, work())
 
-    many = grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
-    return many(answer_many, parse_streamed, handler.response_serializer)
+    # A streamed request is parsed inside the servicer's own read, and the refusal comes out of that. gRPC would parse
+    # a single one before we are called; it hands on the bytes instead.
+    parse_streamed = parse if handler.request_streaming else None
+    wrapped: grpc.RpcMethodHandler[Any, Any] = getattr(grpc, f"{arity}_rpc_method_handler")(
+        answer, parse_streamed, handler.response_serializer
+    )
+    return wrapped
 
 
 async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
     """Awaits the work of one call, answers what it raised, and logs how it ended."""
     started = time.monotonic()
 
-    def log(level: int, code: grpc.StatusCode, message: str = "", **fields: object) -> None:
+    def log(
+        level: int, code: grpc.StatusCode, message: str = "", *, failure: Exception | None = None, **fields: str
+    ) -> None:
         if _LOGGER.isEnabledFor(level):
             duration = round(time.monotonic() - started, 6)
             call = {"method": method, "code": code.name, "peer": context.peer(), "duration_seconds": duration, **fields}
-            _LOGGER.log(level, "%s %s%s", method, code.name, message and f": {message}", extra=call)
+            _LOGGER.log(level, "%s %s%s", method, code.name, message and f": {message}", extra=call, exc_info=failure)
 
     try:
         result = await work
@@ -154,13 +145,12 @@ async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
         log(logging.DEBUG, context.code() or grpc.StatusCode.UNKNOWN)
         raise
     except Exception as error:
-        refusal = _refusal_of(error)
+        refusal, failure = _refusal_of(error), None
         if refusal is None:
-            refusal = Refusal(Reason.INTERNAL, "the server failed; its log has the cause")
-            _LOGGER.exception("%s failed", method, extra={"method": method, "peer": context.peer()})
+            refusal, failure = Refusal(Reason.INTERNAL, "the server failed; its log has the cause"), error
         status = rpc_status.to_status(refusal.status())
-        level = logging.WARNING if refusal.reason is Reason.OVERLOADED else logging.INFO
-        log(level, status.code, refusal.message, reason=refusal.reason.value)
+        level = _LEVELS.get(refusal.reason, logging.INFO)
+        log(level, status.code, refusal.message, failure=failure, reason=refusal.reason.value)
         await context.abort_with_status(status)
     else:
         log(logging.DEBUG, grpc.StatusCode.OK)
