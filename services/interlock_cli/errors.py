@@ -27,6 +27,7 @@ class ExitCode(enum.IntEnum):
     INTERNAL = 70, "a fault of interlock itself: please report it"
     INTERRUPTED = 130, "stopped by Ctrl-C"
     CLOSED_OUTPUT = 141, "whoever read the output stopped reading (as with `| head`)"
+    TERMINATED = 143, "stopped by SIGTERM"
 
 
 class CommandError(click.ClickException):
@@ -38,8 +39,6 @@ class CommandError(click.ClickException):
         field: Field, option or key at fault, where there is one.
         facts: What a program may want to know beyond that; shown by `--json`.
     """
-
-    exit_code: int = ExitCode.FAILED
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class CommandError(click.ClickException):
         self.reason = reason
         self.field = field
         self.facts = dict(facts or {})
-        self.exit_code = exit_code
+        self.exit_code = int(exit_code)
 
     def line(self) -> str:
         """The line for stderr, without its end."""
@@ -74,7 +73,7 @@ class CommandError(click.ClickException):
             "message": self.message,
             **{name: value for name, value in named.items() if value},
             **self.facts,
-            "exit_code": int(self.exit_code),
+            "exit_code": self.exit_code,
         }
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -12,6 +13,8 @@ from click.shell_completion import shell_complete
 from interlock import __version__
 from interlock_cli.commands.plan import plan
 from interlock_cli.commands.pools import pools
+from interlock_cli.commands.preprocess import preprocess
+from interlock_cli.commands.preview import preview
 from interlock_cli.errors import CommandError, ExitCode, one_line, os_error_text, usage_line
 from interlock_cli.groups import CommandGroup
 
@@ -22,7 +25,7 @@ _COMPLETION_VARIABLE = "_INTERLOCK_COMPLETE"
 class Program(CommandGroup):
     """The whole program. Whatever a command raises becomes one line on stderr and an exit code."""
 
-    def main(  # type: ignore[override]  # click declares one overload for each `standalone_mode`
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
@@ -39,6 +42,7 @@ class Program(CommandGroup):
                 stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no fault
         exit_code: int = ExitCode.DONE
         try:
+            signal.signal(signal.SIGTERM, _terminated)
             try:
                 with self.make_context(_NAME, list(sys.argv[1:] if args is None else args), **extra) as ctx:
                     self.invoke(ctx)
@@ -76,6 +80,11 @@ def _end(exit_code: int, line: str = "") -> NoReturn:
     sys.exit(exit_code)
 
 
+def _terminated(*_: object) -> NoReturn:
+    """On SIGTERM: ends by an exception, so that nothing half-done stays behind."""
+    sys.exit(ExitCode.TERMINATED)
+
+
 def _abandon_stdout() -> None:
     """Lets the interpreter's last flush succeed, so that it adds no message of its own."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -97,5 +106,5 @@ def main() -> None:
     """
 
 
-for _command in (plan, pools):
+for _command in (preprocess, preview, plan, pools):
     main.add_command(_command)

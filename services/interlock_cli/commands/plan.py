@@ -12,23 +12,26 @@ from interlock_cli.output import echo_json, echo_table, json_option
 from interlock_cli.profiles import chosen_profile, profile_options
 
 
-class SizeType(click.ParamType):
-    """`WxH`, for example `1600x1200`."""
-
-    name = "WxH"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        match = re.fullmatch(r"([0-9]{1,10})[xX]([0-9]{1,10})", str(value))
+def _sizes(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+    """Width and height of each `WxH`."""
+    sizes = []
+    for text in texts:
+        match = re.fullmatch(r"([0-9]{1,10})[xX]([0-9]{1,10})", text)
         if match is None:
-            self.fail(f"{str(value)!r} is no size; expected WIDTHxHEIGHT in pixels, for example 1600x1200", param, ctx)
-        return int(match[1]), int(match[2])
+            raise click.BadParameter(
+                f"{text!r} is no size; expected WIDTHxHEIGHT in pixels, for example 1600x1200", param=param
+            )
+        sizes.append((int(match[1]), int(match[2])))
+    return tuple(sizes)
 
 
 @click.command()
-@click.argument("sizes", metavar="WxH...", nargs=-1, required=True, type=SizeType())
+@click.argument("sizes", metavar="WxH...", nargs=-1, required=True, callback=_sizes)
 @profile_options
 @json_option
-def plan(sizes: tuple[tuple[int, int], ...], profile_name: str | None, profile_file: Path | None, as_json: bool) -> None:
+def plan(
+    sizes: tuple[tuple[int, int], ...], profile_name: str | None, profile_file: Path | None, as_json: bool
+) -> None:
     """Show the geometry that pictures of these sizes get, without any picture.
 
     SIZE is the picture, WIDTHxHEIGHT in pixels. It is resized to RESIZE and placed on a grey CANVAS with its first
@@ -55,9 +58,7 @@ def plan(sizes: tuple[tuple[int, int], ...], profile_name: str | None, profile_f
             p = plan_of(width, height, profile)
         except VisionError as error:
             failed = True
-            plans.append(
-                {**size, "error": {"message": str(error), "reason": error.reason.value, "field": error.field}}
-            )
+            plans.append({**size, "error": {"message": str(error), "reason": error.reason.value, "field": error.field}})
             rows.append((f"{width}x{height}", *[None] * 7, f"{error} [{error.reason}]"))
             continue
         plans.append({**size, "plan": dataclasses.asdict(p)})

@@ -1,0 +1,79 @@
+"""From picture files to patches, in this process or by a Preprocess service: the same bytes."""
+
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.vision import DecodeOptions, Plan, VisionError, VisionProfile, decode, kernels, plan
+from interlock_cli.errors import CommandError, printable
+from interlock_cli.files import read_bounded
+
+MAX_PICTURE_BYTES = 512 * 1024 * 1024
+"""A larger file is not read: as much as the raw pixels of the largest picture take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """The patches of one picture, and where they come from."""
+
+    patches: NDArray[np.uint16]
+    plan: Plan
+    format: str
+    width: int
+    height: int
+    decode_seconds: float
+    kernel_seconds: float
+
+
+Outcome = Made | CommandError
+"""What became of one picture."""
+
+
+def make_here(
+    files: Sequence[Path], profile: VisionProfile, options: DecodeOptions, kernel_name: str | None
+) -> Iterator[tuple[int, Outcome]]:
+    """Makes the patches of each file in this process, one after the other.
+
+    Raises:
+        click.UsageError: There is no such kernel here.
+    """
+    try:
+        kernel = kernels.get(kernel_name)
+    except ValueError as error:
+        raise click.UsageError(f"--kernel: {error}") from None
+    threads = len(os.sched_getaffinity(0))
+
+    def make(file: Path) -> Outcome:
+        try:
+            data = read_bounded(file, MAX_PICTURE_BYTES)
+            started = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Pillow warns of what our own limit allows, and of odd camera notes
+                picture = decode(data, options)
+            decoded = time.perf_counter()
+            geometry = plan(picture.width, picture.height, profile)
+            patches = kernel.resize_patchify(picture.rgb, geometry, profile, threads=threads)
+            done = time.perf_counter()
+        except CommandError as error:
+            return error
+        except VisionError as error:
+            return CommandError(f"{printable(str(file))}: {error}", reason=error.reason.value, field=error.field)
+        except MemoryError:
+            return CommandError(f"{printable(str(file))}: not enough memory for this picture")
+        return Made(patches, geometry, picture.format, picture.width, picture.height, decoded - started, done - decoded)
+
+    return ((index, make(file)) for index, file in enumerate(files))
+
+
+def make_there(
+    files: Sequence[Path], profile: str | VisionProfile, options: DecodeOptions, address: str, timeout: float
+) -> Iterator[tuple[int, Outcome]]:
+    """Makes the patches of each file by the Preprocess service at `address`."""
+    raise NotImplementedError
