@@ -30,7 +30,7 @@ class ExitCode(enum.IntEnum):
     TERMINATED = 143, "stopped by SIGTERM"
 
 
-class CommandError(click.ClickException):
+class CommandError(Exception):
     """Ends a command with one line on stderr.
 
     Args:
@@ -50,10 +50,11 @@ class CommandError(click.ClickException):
         exit_code: ExitCode = ExitCode.FAILED,
     ) -> None:
         super().__init__(message)
+        self.message = message
         self.reason = reason
         self.field = field
         self.facts = dict(facts or {})
-        self.exit_code = int(exit_code)
+        self.exit_code = exit_code
 
     def line(self) -> str:
         """The line for stderr, without its end."""
@@ -62,7 +63,7 @@ class CommandError(click.ClickException):
             notes.append(f"field {self.field}")
         return one_line(f"interlock: {self.message}" + (f" [{', '.join(notes)}]" if notes else ""))
 
-    def show(self, file: object = None) -> None:
+    def show(self) -> None:
         """Writes the line to stderr."""
         click.echo(self.line(), err=True)
 
@@ -73,7 +74,7 @@ class CommandError(click.ClickException):
             "message": self.message,
             **{name: value for name, value in named.items() if value},
             **self.facts,
-            "exit_code": self.exit_code,
+            "exit_code": int(self.exit_code),
         }
 
 

@@ -42,7 +42,8 @@ class Program(CommandGroup):
                 stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no fault
         exit_code: int = ExitCode.DONE
         try:
-            signal.signal(signal.SIGTERM, _terminated)
+            if args is None:
+                signal.signal(signal.SIGTERM, _terminated)
             try:
                 with self.make_context(_NAME, list(sys.argv[1:] if args is None else args), **extra) as ctx:
                     self.invoke(ctx)
