@@ -1,0 +1,178 @@
+"""What happens around every call: bounding, reading the request, refusing, logging. Servicers know nothing of it."""
+
+from __future__ import annotations  # grpc's handler type is generic only in its stubs
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_status import rpc_status
+
+from interlock.reasons import Reason
+from interlock.serving.refusals import Refusal
+
+_LOGGER = logging.getLogger(__name__)
+
+_HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+_OVERLOAD_RETRY_SECONDS = 1.0
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Turns what a servicer raises into the status of the call, bounds the calls that run, and logs how each ended.
+
+    - `Refusal` becomes its own status, also alone in an `ExceptionGroup` (raised inside a task group).
+    - A request that is no message of its type is refused (MALFORMED_MESSAGE).
+    - `NotImplementedError` (a method of the generated base class) becomes UNIMPLEMENTED.
+    - Any other exception becomes INTERNAL: the traceback goes to the log, nothing of it to the caller.
+    - What gRPC itself raises (`context.abort`, a caller that went away) and cancellation pass untouched.
+    - A generator of responses is closed before its call ends, also when the caller goes away in the middle.
+
+    Calls over the bound are refused (OVERLOADED) before their request is read. Only health checks are not bounded: a
+    busy server is not a dead one. gRPC's own `maximum_concurrent_rpcs` is not used: its refusals carry no reason, and
+    it lets another call in for each one it refused.
+    """
+
+    def __init__(self, max_concurrent_rpcs: int) -> None:
+        self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._running = 0
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = handler_call_details.method
+        if method != _HEALTH_CHECK:
+            if self._running >= self._max_concurrent_rpcs:
+                return self._overloaded(method)
+            # This runs in the call's own task, whose end is the end of the call, however it comes.
+            task = asyncio.current_task()
+            assert task is not None
+            task.add_done_callback(self._ended)
+            self._running += 1
+        return _guarded(method, handler)
+
+    def _ended(self, _: asyncio.Task[Any]) -> None:
+        self._running -= 1
+
+    def _overloaded(self, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+        refusal = Refusal(
+            Reason.OVERLOADED,
+            f"the server runs {self._max_concurrent_rpcs} calls, as many as it may; try again later",
+            retry_delay=_OVERLOAD_RETRY_SECONDS,
+        )
+
+        async def refuse(_: object, context: Context) -> None:
+            await _conclude(method, context, _raise(refusal))
+
+        # Streaming whatever the method is: such a handler answers without reading the request.
+        return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+async def _raise(refusal: Refusal) -> None:
+    raise refusal
+
+
+def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    """The handler with everything of `CallInterceptor` around its method."""
+
+    def parse(data: bytes) -> Any:
+        if handler.request_deserializer is None:
+            return data
+        try:
+            return handler.request_deserializer(data)
+        except DecodeError:
+            raise Refusal(
+                Reason.MALFORMED_MESSAGE,
+                f"{len(data)} bytes are no request of {method}: they do not decode",
+            ) from None
+
+    # A streamed request is parsed inside the servicer's own read, so the refusal comes out of it. A single request
+    # would be parsed by gRPC before we are called: it is handed on as bytes and parsed here.
+    parse_single = (lambda stream: stream) if handler.request_streaming else parse
+    parse_streamed = parse if handler.request_streaming else None
+
+    if not handler.response_streaming:
+        single: Any = handler.stream_unary if handler.request_streaming else handler.unary_unary
+
+        async def answer_once(request: Any, context: Context) -> Any:
+            async def work() -> Any:
+                return await single(parse_single(request), context)
+
+            return await _conclude(method, context, work())
+
+        once = (
+            grpc.stream_unary_rpc_method_handler if handler.request_streaming else grpc.unary_unary_rpc_method_handler
+        )
+        return once(answer_once, parse_streamed, handler.response_serializer)
+
+    streamed: Any = handler.stream_stream if handler.request_streaming else handler.unary_stream
+
+    async def answer_many(request: Any, context: Context) -> None:
+        async def work() -> None:
+            responses: Awaitable[None] | AsyncGenerator[Any, None] = streamed(parse_single(request), context)
+            if inspect.isawaitable(responses):  # a servicer that writes to the context itself
+                await responses
+                return
+            async with aclosing(responses):
+                async for response in responses:
+                    await context.write(response)
+
+        await _conclude(method, context, work())
+
+    many = grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
+    return many(answer_many, parse_streamed, handler.response_serializer)
+
+
+async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
+    """Awaits the work of one call, answers what it raised, and logs how it ended."""
+    started = time.monotonic()
+
+    def log(level: int, code: grpc.StatusCode, message: str = "", **fields: object) -> None:
+        if _LOGGER.isEnabledFor(level):
+            duration = round(time.monotonic() - started, 6)
+            call = {"method": method, "code": code.name, "peer": context.peer(), "duration_seconds": duration, **fields}
+            _LOGGER.log(level, "%s %s%s", method, code.name, message and f": {message}", extra=call)
+
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        log(logging.DEBUG, grpc.StatusCode.CANCELLED)
+        raise
+    except grpc.aio.BaseError:
+        log(logging.DEBUG, context.code() or grpc.StatusCode.UNKNOWN)
+        raise
+    except Exception as error:
+        refusal = _refusal_of(error)
+        if refusal is None:
+            refusal = Refusal(Reason.INTERNAL, "the server failed; its log has the cause")
+            _LOGGER.exception("%s failed", method, extra={"method": method, "peer": context.peer()})
+        status = rpc_status.to_status(refusal.status())
+        level = logging.WARNING if refusal.reason is Reason.OVERLOADED else logging.INFO
+        log(level, status.code, refusal.message, reason=refusal.reason.value)
+        await context.abort_with_status(status)
+    else:
+        log(logging.DEBUG, grpc.StatusCode.OK)
+        return result
+
+
+def _refusal_of(error: Exception) -> Refusal | None:
+    """The refusal that an exception means. None: it is a failure of the server."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, NotImplementedError):
+        return Refusal(Reason.UNIMPLEMENTED, "this server does not implement the method")
+    return None

@@ -1,0 +1,230 @@
+"""`Server`: one gRPC server with health, reflection, bounds and a clean stop; services are added to it."""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from interlock.serving.calls import CallInterceptor
+from interlock.serving.config import Settings, setting
+from interlock.serving.health import SERVICE_NAME as HEALTH_SERVICE_NAME
+from interlock.serving.health import HealthServicer
+
+_LOGGER = logging.getLogger(__name__)
+
+_METADATA_BYTES = 16 * 1024  # a request's headers; the same soft and hard limit, so that none is dropped at random
+_KEEPALIVE_MS = 30_000  # how soon a vanished caller is looked for on an idle connection
+_KEEPALIVE_TIMEOUT_MS = 10_000
+_MIN_PING_INTERVAL_MS = 1_000
+
+
+class CannotListenError(Exception):
+    """The server cannot listen on its address; the message says which and why."""
+
+
+class PortTakenError(CannotListenError):
+    """Something else listens on the port."""
+
+
+def _check_ip_address(host: str) -> None:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError(f"expected an IP address such as 127.0.0.1, 0.0.0.0 or ::, got {host!r}") from None
+
+
+@dataclass(frozen=True)
+class ServerSettings(Settings):
+    """Where a server listens and how much it takes at once.
+
+    The default address is reached only from the same machine, since the server has no access control of its own. In a
+    pod or container set `0.0.0.0` (or `::` for both families). A host name is refused: it can mean several addresses,
+    of which gRPC is content to get one.
+    """
+
+    table: ClassVar[str] = "server"
+
+    host: str = setting(
+        "127.0.0.1",
+        "IP address to listen on. 0.0.0.0 for every IPv4 address, :: for IPv6 too.",
+        validate=_check_ip_address,
+    )
+    port: int = setting(50051, "TCP port to listen on. 0: a free one, named in the log.", minimum=0, maximum=65535)
+    max_concurrent_rpcs: int = setting(
+        10_000, "Calls that run at once, streams included; further ones are refused (OVERLOADED).", minimum=1
+    )
+    max_connection_streams: int = setting(
+        1_000, "Calls at once on one connection; further ones wait at the caller.", minimum=1, maximum=2**31 - 1
+    )
+    max_connections: int = setting(
+        10_000, "Connections at once; further ones are closed.", minimum=1, maximum=2**31 - 1
+    )
+    max_receive_message_bytes: int = setting(
+        17 * 1024 * 1024,
+        "Bytes of one request message; a larger one is refused (RESOURCE_EXHAUSTED).",
+        minimum=1024,
+        maximum=2**31 - 1,
+    )
+    grace_seconds: float = setting(
+        25.0, "Time that running calls have to end when the server stops; then they are cancelled.", minimum=0
+    )
+
+
+class Server:
+    """One gRPC server. Add services, `start`, and `stop` (or `run_until_stopped`).
+
+    Everything that belongs to gRPC's event loop is made in `start`.
+    """
+
+    def __init__(self, settings: ServerSettings | None = None) -> None:
+        self.settings = settings or ServerSettings()
+        self.draining = asyncio.Event()
+        """Set when the server begins to stop. A servicer ends its endless streams then (`Reason.DRAINING`)."""
+        self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
+        self._health = HealthServicer()
+        self._server: grpc.aio.Server | None = None
+        self._port = 0
+
+    def add(self, service_full_name: str, add_to_server: Callable[[grpc.aio.Server], None]) -> None:
+        """Adds a service, before `start`.
+
+        Args:
+            service_full_name: For health and reflection, such as `interlock.bootstrap.v1.BootstrapService`.
+            add_to_server: Registers the servicer, such as `partial(add_BootstrapServiceServicer_to_server, servicer)`.
+                Its methods must be coroutines or async generators.
+        """
+        if self._server is not None:
+            raise RuntimeError(f"{service_full_name} was added to a server that had been started")
+        self._services[service_full_name] = add_to_server
+        self._health.add(service_full_name)
+
+    def set_serving(self, service_full_name: str, serving: bool) -> None:
+        """Says whether a service is well, for example that it lost its store; the server is ready only if all are."""
+        self._health.set_serving(service_full_name, serving)
+
+    async def start(self) -> int:
+        """Listens and takes calls. Starting a started server changes nothing.
+
+        Returns:
+            The port, the real one where the settings say 0.
+
+        Raises:
+            PortTakenError: Something else listens on it.
+            CannotListenError: The address cannot be used for another reason.
+        """
+        if self._server is not None:
+            return self._port
+        host, port = self.settings.host, self.settings.port
+        _check_can_listen(host, port)
+        server = grpc.aio.server(
+            interceptors=[CallInterceptor(self.settings.max_concurrent_rpcs)], options=_options(self.settings)
+        )
+        try:
+            self._port = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        except RuntimeError as error:
+            raise CannotListenError(f"cannot listen on {host}:{port}: {error}") from None
+        for add_to_server in self._services.values():
+            add_to_server(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection((*self._services, HEALTH_SERVICE_NAME, reflection.SERVICE_NAME), server)
+        await server.start()
+        self._server = server
+        self._health.take_calls()
+        _LOGGER.info(
+            "serving on %s:%d",
+            host,
+            self._port,
+            extra={"host": host, "port": self._port, "services": [*self._services]},
+        )
+        return self._port
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Stops: not ready any more, watches end, running calls have `grace` seconds, then they are cancelled.
+
+        Args:
+            grace: Seconds. None: as the settings say.
+        """
+        if self._server is None:
+            return
+        grace = self.settings.grace_seconds if grace is None else grace
+        _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
+        self._health.drain()
+        self.draining.set()
+        await self._server.stop(grace)
+        _LOGGER.info("stopped")
+
+
+async def run_until_stopped(server: Server) -> None:
+    """Starts the server if it was not, and serves until SIGTERM or SIGINT; then stops it within its grace.
+
+    A second signal ends the process at once, whatever runs, with exit code 128 + its number (143 or 130).
+
+    Raises:
+        CannotListenError: As `Server.start`.
+    """
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stopping.is_set():
+            _LOGGER.warning("second %s: ending at once", number.name)
+            logging.shutdown()
+            # By hand: the default action of a signal does nothing to the first process of a container.
+            os._exit(128 + number)
+        _LOGGER.info("%s received", number.name)
+        stopping.set()
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await server.start()
+        await stopping.wait()
+        await server.stop()
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def _check_can_listen(host: str, port: int) -> None:
+    """Tries the port with a socket of our own: gRPC does not say why it cannot listen."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does; connections that linger are no bar
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortTakenError(
+                    f"{host}:{port} is taken: something else listens there, perhaps another server of this kind; "
+                    "stop it or choose another port"
+                ) from None
+            raise CannotListenError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),  # a second server on the port fails loudly
+        ("grpc.max_receive_message_length", settings.max_receive_message_bytes),
+        ("grpc.max_concurrent_streams", settings.max_connection_streams),
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        ("grpc.max_metadata_size", _METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
+        # Finds callers that vanished without a word.
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        # Callers may ping as often as they like, also between calls, and are not sent away for it.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
