@@ -1,0 +1,94 @@
+"""The typed details of refusals as messages, cut so that a whole status stays below 4 KiB.
+
+A status travels in trailers, which transports drop when they are large. What was cut is said in the message.
+"""
+
+from google.protobuf.message import Message
+
+from interlock.bootstrap.v1 import errors_pb2 as pb
+from interlock.topology.contract import cut_apart, value_text
+from interlock.topology.limits import MAX_LISTED_KEYS
+from interlock.topology.messages import instance_message, key_message, route_message
+from interlock.topology.state import (
+    ContractMismatch,
+    FieldViolations,
+    Refused,
+    RevisionConflict,
+    StaleIncarnation,
+    StaleInstance,
+    Topology,
+)
+from interlock.topology.watch_messages import group_state_message
+
+MAX_DETAIL_BYTES = 2_560
+"""One serialised detail; the rest of the 4 KiB is for ErrorInfo, message and headers."""
+
+
+def refusal_details(refused: Refused) -> tuple[Message, ...]:
+    """The typed details of a refusal. None for faults of fields: those go out as `google.rpc.BadRequest`."""
+    match refused.detail:
+        case FieldViolations():
+            return ()
+        case RevisionConflict() as detail:
+            return (revision_conflict_detail(detail),)
+        case ContractMismatch() as detail:
+            return (contract_mismatch_detail(detail),)
+        case StaleInstance() as detail:
+            return (stale_instance_detail(detail),)
+        case StaleIncarnation() as detail:
+            return (stale_incarnation_detail(detail),)
+
+
+def revision_conflict_detail(conflict: RevisionConflict) -> pb.RevisionConflict:
+    """Without the DSpark layout of the standing route where that is too large."""
+    route = None if conflict.standing_route is None else route_message(conflict.standing_route)
+    message = pb.RevisionConflict(
+        revision=conflict.revision,
+        epoch=conflict.epoch,
+        instance=instance_message(conflict.instance),
+        standing_route=route,
+    )
+    if message.ByteSize() > MAX_DETAIL_BYTES:
+        message.standing_route.ClearField("dsv41_spec_layout")
+        message.layout_omitted = True
+    return message
+
+
+def contract_mismatch_detail(mismatch: ContractMismatch) -> pb.ContractMismatch:
+    """Texts of values are cut first, around the place where they differ; then the list."""
+    total = len(mismatch.mismatches)
+    for length in (1024, 512, 256, 128, 64):
+        message = pb.ContractMismatch(total_count=total)
+        for found in mismatch.mismatches:
+            standing, offered = value_text(found.standing_value), value_text(found.offered_value)
+            cut = cut_apart(standing, offered, length)
+            message.truncated |= cut != (standing, offered)
+            message.mismatches.add(
+                field=found.field, standing_value=cut[0], offered_value=cut[1], held_by=key_message(found.held_by)
+            )
+        if message.ByteSize() <= MAX_DETAIL_BYTES:
+            return message
+    while message.ByteSize() > MAX_DETAIL_BYTES:
+        del message.mismatches[-1]
+        message.truncated = True
+    return message
+
+
+def stale_instance_detail(stale: StaleInstance) -> pb.StaleInstance:
+    return pb.StaleInstance(floor=instance_message(stale.floor))
+
+
+def stale_incarnation_detail(stale: StaleIncarnation) -> pb.StaleIncarnation:
+    return pb.StaleIncarnation(
+        key=key_message(stale.key), newest_incarnation=stale.newest_incarnation, deregistered=stale.deregistered
+    )
+
+
+def not_ready_detail(topology: Topology) -> pb.NotReady:
+    """With fewer keys listed where they would be too long; the counts stay whole."""
+    limit = MAX_LISTED_KEYS
+    while True:
+        message = pb.NotReady(state=group_state_message(topology, limit))
+        if message.ByteSize() <= MAX_DETAIL_BYTES:
+            return message
+        limit //= 2
