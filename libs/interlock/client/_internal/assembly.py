@@ -1,0 +1,159 @@
+"""Puts the patches of one picture together from its frames, or says why they cannot be trusted.
+
+The only module that needs NumPy and google-crc32c; both are imported when the first patches are asked for.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from interlock.client._internal.picture_messages import plan_from_message, timings_from_message
+from interlock.client.errors import MissingPackageError, PatchesDamagedError
+from interlock.client.pictures import Patches
+from interlock.preprocess.v1 import preprocess_pb2
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_WORD_BYTES = 2
+
+
+def require_packages() -> None:
+    """Makes sure that patches can be put together, before anything is sent.
+
+    Raises:
+        MissingPackageError: NumPy or google-crc32c is not installed.
+    """
+    try:
+        import google_crc32c  # noqa: F401
+        import numpy as np  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError(
+            f"patches need NumPy and google-crc32c ({error}): pip install 'interlock[patches]'"
+        ) from error
+
+
+class PatchAssembly:
+    """The patches of one picture, on their way in.
+
+    Args:
+        image_id: names the picture in errors and in the result.
+        max_patch_bytes: bytes that are set aside for one picture at the most; the header comes from outside.
+    """
+
+    def __init__(self, image_id: str, max_patch_bytes: int) -> None:
+        self._image_id = image_id
+        self._max_patch_bytes = max_patch_bytes
+        self._header: preprocess_pb2.PatchHeader | None = None
+        self._filled = 0
+        self._crc = 0
+        self._patches: Patches | None = None
+
+    def add(self, frame: preprocess_pb2.PatchFrame) -> Patches | None:
+        """Takes one frame. The patches, if it was the trailer; else None.
+
+        Raises:
+            PatchesDamagedError: the frame does not go with those before it.
+        """
+        if self._patches is not None:
+            raise self._damaged("a frame came after the trailer")
+        match frame.WhichOneof("frame"):
+            case "header":
+                self._add_header(frame.header)
+            case "chunk":
+                self._add_chunk(frame.chunk)
+            case "trailer":
+                self._patches = self._checked(frame.trailer)
+            case kind:
+                raise self._damaged(f"a frame of kind {kind} came where patches were expected")
+        return self._patches
+
+    def patches(self) -> Patches:
+        """The patches, now that no more frames come.
+
+        Raises:
+            PatchesDamagedError: no trailer came.
+        """
+        if self._patches is None:
+            got = f"{self._filled} of {self._bytes.size} bytes" if self._header is not None else "no header"
+            raise self._damaged(f"no trailer came ({got})")
+        return self._patches
+
+    def _add_header(self, header: preprocess_pb2.PatchHeader) -> None:
+        """Checks the header and sets the whole buffer aside.
+
+        Raises:
+            PatchesDamagedError: a second header, numbers that contradict each other, or too many bytes.
+        """
+        import numpy as np
+
+        if self._header is not None:
+            raise self._damaged("a second header came")
+        if header.dtype != preprocess_pb2.PATCH_DTYPE_BF16:
+            raise self._damaged(f"the header has dtype {header.dtype}; only PATCH_DTYPE_BF16 is known")
+        side = header.patch_size
+        shape = (header.plan.grid_height, header.plan.grid_width, 3, side, side)
+        total_bytes = math.prod(shape) * _WORD_BYTES
+        if not total_bytes or header.total_bytes != total_bytes:
+            raise self._damaged(f"the header has {header.total_bytes} bytes for patches of shape {shape}")
+        if total_bytes > self._max_patch_bytes:
+            raise self._damaged(
+                f"the header has {total_bytes} bytes, and max_patch_bytes of this client is {self._max_patch_bytes}"
+            )
+        self._header = header
+        self._patch_bytes = 3 * side * side * _WORD_BYTES
+        self._words: NDArray[np.uint16] = np.empty(shape, dtype="<u2")
+        self._bytes: NDArray[np.uint8] = self._words.reshape(-1).view(np.uint8)
+
+    def _add_chunk(self, chunk: preprocess_pb2.PatchChunk) -> None:
+        """Puts a chunk in its place.
+
+        Raises:
+            PatchesDamagedError: it comes before the header, leaves a gap, is no whole patches, or runs over the end.
+        """
+        import google_crc32c
+        import numpy as np
+
+        if self._header is None:
+            raise self._damaged("a chunk came before the header")
+        size = len(chunk.data)
+        if not size or size % self._patch_bytes:
+            raise self._damaged(f"a chunk has {size} bytes, and a patch has {self._patch_bytes}")
+        begin = chunk.first_patch * self._patch_bytes
+        if begin != self._filled:
+            raise self._damaged(
+                f"a chunk begins at patch {chunk.first_patch}; expected {self._filled // self._patch_bytes}"
+            )
+        if begin + size > self._bytes.size:
+            raise self._damaged(f"a chunk ends at byte {begin + size} of {self._bytes.size}")
+        place = self._bytes[begin : begin + size]
+        place[:] = np.frombuffer(chunk.data, np.uint8)
+        # Over what lies in the array, not over what came in; bit by bit, so that an event loop is not held up.
+        self._crc = google_crc32c.extend(self._crc, place)
+        self._filled += size
+
+    def _checked(self, trailer: preprocess_pb2.PatchTrailer) -> Patches:
+        """The patches, complete and checked.
+
+        Raises:
+            PatchesDamagedError: chunks are missing, or the CRC-32C differs.
+        """
+        if self._header is None:
+            raise self._damaged("the trailer came before the header")
+        if self._filled != self._bytes.size:
+            raise self._damaged(f"the trailer came after {self._filled} of {self._bytes.size} bytes")
+        if self._crc != trailer.crc32c:
+            raise self._damaged(f"the CRC-32C is {self._crc:#010x}; the server has {trailer.crc32c:#010x}")
+        return Patches(
+            array=self._words,
+            plan=plan_from_message(self._header.plan),
+            source_width=self._header.source_size.width,
+            source_height=self._header.source_size.height,
+            source_format=self._header.source_format,
+            timings=timings_from_message(trailer),
+            image_id=self._image_id,
+        )
+
+    def _damaged(self, what: str) -> PatchesDamagedError:
+        name = f"picture {self._image_id!r}" if self._image_id else "the picture"
+        return PatchesDamagedError(f"{name}: {what}")

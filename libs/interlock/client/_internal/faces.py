@@ -1,0 +1,134 @@
+"""How a face makes one call: deadline, retries, errors. The rules are in `retry` and `statuses`; here is only the I/O."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import grpc
+import grpc.aio
+
+from interlock.client._internal.channels import OPTIONS, check_address
+from interlock.client._internal.retry import Attempts, RetryPolicy, check_timeout
+from interlock.client._internal.statuses import error_of
+from interlock.client.errors import UnexpectedAnswerError
+from interlock.reasons import Reason
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+_Result = TypeVar("_Result")
+
+NO_REASONS: frozenset[Reason] = frozenset()
+
+
+@dataclass(frozen=True)
+class Rpc(Generic[_Request, _Response, _Result]):
+    """One call, without its I/O: what is sent, and how the answer is read."""
+
+    request: _Request
+    read: Callable[[_Response], _Result]
+
+    def result(self, response: _Response) -> _Result:
+        """What the caller gets.
+
+        Raises:
+            UnexpectedAnswerError: the answer is none that the contract allows.
+        """
+        try:
+            return self.read(response)
+        except ValueError as error:
+            raise UnexpectedAnswerError(f"the answer cannot be read: {error}") from error
+
+
+class SyncFace:
+    """A synchronous client: one channel, usable from many threads.
+
+    Args:
+        address: host:port of the service.
+        timeout: seconds for a call that is given none of its own.
+        retry: how often a call that found no server is made.
+    """
+
+    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = RetryPolicy()) -> None:
+        self.address = check_address(address)
+        self._timeout = check_timeout(timeout)
+        self._retry = retry
+        self._channel = grpc.insecure_channel(address, OPTIONS)
+
+    def close(self) -> None:
+        """Close the connection; calls and streams that are still open end with an error."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[_Request, _Response],
+        rpc: Rpc[_Request, _Response, _Result],
+        timeout: float | None,
+        wait_for: frozenset[Reason] = NO_REASONS,
+    ) -> _Result:
+        attempts = Attempts(self._retry, self._timeout if timeout is None else timeout, wait_for=wait_for)
+        while True:
+            try:
+                return rpc.result(method(rpc.request, timeout=attempts.time_left()))
+            except grpc.RpcError as error:
+                pause = attempts.pause_after(error_of(error, self.address))
+            time.sleep(pause)
+
+
+class AsyncFace:
+    """An asynchronous client: one channel, used from one event loop, that of its first call.
+
+    Args:
+        address: host:port of the service.
+        timeout: seconds for a call that is given none of its own.
+        retry: how often a call that found no server is made.
+    """
+
+    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = RetryPolicy()) -> None:
+        self.address = check_address(address)
+        self._timeout = check_timeout(timeout)
+        self._retry = retry
+
+    @cached_property
+    def _channel(self) -> grpc.aio.Channel:
+        # Made at the first call: a channel belongs to the event loop that runs while it is made.
+        return grpc.aio.insecure_channel(self.address, OPTIONS)
+
+    async def close(self) -> None:
+        """Close the connection; calls and streams that are still open end with an error."""
+        if "_channel" in self.__dict__:
+            await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _call(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Response],
+        rpc: Rpc[_Request, _Response, _Result],
+        timeout: float | None,
+        wait_for: frozenset[Reason] = NO_REASONS,
+    ) -> _Result:
+        attempts = Attempts(self._retry, self._timeout if timeout is None else timeout, wait_for=wait_for)
+        while True:
+            try:
+                return rpc.result(await method(rpc.request, timeout=attempts.time_left()))
+            except grpc.RpcError as error:
+                pause = attempts.pause_after(error_of(error, self.address))
+            await asyncio.sleep(pause)
