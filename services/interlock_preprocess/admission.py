@@ -1,0 +1,132 @@
+"""Bytes of memory, admitted before they are used.
+
+A budget belongs to the whole server. What was taken from it is a grant, and a grant belongs to the work that uses the
+memory, never to the call that asked for it: a call may be cancelled while a thread is still decoding for it.
+"""
+
+import asyncio
+import io
+from collections import deque
+
+from interlock.reasons import Reason
+from interlock_preprocess.faults import RETRY_DELAY, ImageFault
+
+_BOOKKEEPING_BYTES = 16 * 1024
+"""Admitted for every picture besides its bytes: task, request, ids. So many empty pictures are bounded too."""
+
+
+class Grant:
+    """Bytes taken from a budget, until they are given back."""
+
+    def __init__(self, budget: "Budget", size: int) -> None:
+        self._budget = budget
+        self.size = size
+
+    def shrink(self, size: int) -> None:
+        """Give back all but `size` bytes."""
+        if size > self.size:
+            raise ValueError(f"a grant of {self.size} bytes cannot grow to {size}")
+        freed, self.size = self.size - size, size
+        self._budget.receive(freed)
+
+    def give_back(self) -> None:
+        """Give back what is left. Doing it twice is harmless."""
+        self.shrink(0)
+
+
+class Budget:
+    """A number of bytes that are handed out whole or not at all, first come first served."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def take_now(self, size: int) -> Grant | None:
+        """`size` bytes at once, or None."""
+        if self._waiting or self.taken + size > self.limit:
+            return None
+        self.taken += size
+        return Grant(self, size)
+
+    async def take(self, size: int) -> Grant:
+        """`size` bytes, as soon as all who asked before have theirs and enough came back.
+
+        Raises:
+            ValueError: more than the whole budget, which no waiting would ever give.
+        """
+        if size > self.limit:
+            raise ValueError(f"{size} bytes are more than the whole budget of {self.limit}")
+        if grant := self.take_now(size):
+            return grant
+        turn = asyncio.get_running_loop().create_future()
+        entry = (size, turn)
+        self._waiting.append(entry)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(entry)
+                self._serve_waiting()
+            else:
+                self.receive(size)
+            raise
+        return Grant(self, size)
+
+    def receive(self, size: int) -> None:
+        """Take bytes back; only grants call it."""
+        self.taken -= size
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
+        while self._waiting:
+            size, turn = self._waiting[0]
+            if turn.cancelled():  # its task has not run yet; it takes itself out
+                return
+            if self.taken + size > self.limit:
+                return
+            self._waiting.popleft()
+            self.taken += size
+            turn.set_result(None)
+
+
+class Source:
+    """The bytes of one picture as they arrive, together with the grant for them.
+
+    Args:
+        budget: what they are admitted from, at once or not at all.
+        total_bytes: how many will arrive.
+        data: those that are here already; not copied.
+
+    Raises:
+        ImageFault: OVERLOADED, the budget has not enough left.
+    """
+
+    def __init__(self, budget: Budget, total_bytes: int, data: bytes = b"") -> None:
+        grant = budget.take_now(total_bytes + _BOOKKEEPING_BYTES)
+        if grant is None:
+            raise ImageFault(
+                Reason.OVERLOADED,
+                f"pictures hold {budget.taken} of {budget.limit} bytes on this server; no room for {total_bytes} more",
+                retry_delay=RETRY_DELAY,
+            )
+        self._grant = grant
+        self.total_bytes = total_bytes
+        self.received = len(data)
+        # A BytesIO grows in place and hands out what it holds without a copy.
+        self._buffer = io.BytesIO(data)
+        self._buffer.seek(0, io.SEEK_END)
+
+    def append(self, data: bytes) -> None:
+        """Add the next bytes; the caller has checked that they are not too many."""
+        self._buffer.write(data)
+        self.received += len(data)
+
+    def whole(self) -> bytes:
+        """All bytes that arrived."""
+        return self._buffer.getvalue()
+
+    def drop(self) -> None:
+        """Free the bytes and give back the grant. Doing it twice is harmless."""
+        self._buffer = io.BytesIO()
+        self._grant.give_back()

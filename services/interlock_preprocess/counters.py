@@ -1,0 +1,61 @@
+"""What a Preprocess server is doing and has done, in plain numbers. All but the totals return to zero at rest."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from interlock_preprocess.admission import Budget
+
+
+@dataclass
+class Counters:
+    """Counted on the event loop only, so plain integers are enough."""
+
+    sources: Budget
+    """Memory for pictures as they were sent."""
+    work: Budget
+    """Memory for decoding, the kernel and patches that were not handed on yet."""
+
+    calls_open: int = 0
+    """`PreprocessImage` calls."""
+    streams_open: int = 0
+    """`PreprocessImages` calls."""
+    images_in_flight: int = 0
+    """Pictures of streams between `begin` and their last frame."""
+    images_queued: int = 0
+    """Pictures that arrived whole and wait for a thread."""
+    threads_busy: int = 0
+    """Threads at work on a picture, whether anyone still wants it or not."""
+    most_threads_busy: int = 0
+    """The highest `threads_busy` since the start."""
+    images_held: int = 0
+    """Pictures whose thread, queue place or patches are not given back yet."""
+
+    images_served: int = 0
+    """Total of pictures whose patches were sent whole."""
+    images_failed: Counter[str] = field(default_factory=Counter)
+    """Total of pictures that failed, by reason."""
+
+    def thread_begins(self) -> None:
+        """A thread goes to work."""
+        self.threads_busy += 1
+        self.most_threads_busy = max(self.most_threads_busy, self.threads_busy)
+
+    def thread_returned(self) -> None:
+        """A thread is free again."""
+        self.threads_busy -= 1
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is open, queued, at work or held."""
+        return not any(
+            (
+                self.calls_open,
+                self.streams_open,
+                self.images_in_flight,
+                self.images_queued,
+                self.threads_busy,
+                self.images_held,
+                self.sources.taken,
+                self.work.taken,
+            )
+        )

@@ -1,0 +1,150 @@
+"""`PreprocessServicer`: each method decodes its request, has the work done, and encodes the answer."""
+
+import asyncio
+from collections.abc import AsyncIterable
+from contextlib import aclosing
+
+from interlock.preprocess.v1 import preprocess_pb2 as pb
+from interlock.preprocess.v1.preprocess_service_pb2_grpc import PreprocessServiceServicer
+from interlock.reasons import Reason
+from interlock.serving import Refusal
+from interlock.serving.calls import Context
+from interlock.vision import DEFAULT_PROFILE_NAME, MAX_PIXELS, PROFILES, VisionError, kernels, plan, token_types
+from interlock_preprocess.admission import Source
+from interlock_preprocess.counters import Counters
+from interlock_preprocess.faults import RETRY_DELAY, ImageFault
+from interlock_preprocess.frames import patch_frames
+from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
+from interlock_preprocess.settings import MIB, PreprocessSettings
+from interlock_preprocess.stream import ImageStream
+from interlock_preprocess.work import WorkPool
+from interlock_preprocess.writer import FrameWriter
+
+_MAX_SIZES = 1024
+_MAX_SIZES_WITH_TOKEN_TYPES = 256
+_MAX_TOKEN_TYPES = 5 * MIB // 2  # a byte each, so that the answer stays under 3 MiB
+
+
+class PreprocessServicer(PreprocessServiceServicer):
+    """The Preprocess service.
+
+    Args:
+        settings: its limits.
+        pool: does the work.
+        counters: where it counts.
+        draining: set when the server is about to stop.
+    """
+
+    def __init__(
+        self, settings: PreprocessSettings, pool: WorkPool, counters: Counters, draining: asyncio.Event
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._counters = counters
+        self._draining = draining
+
+    async def PlanImages(self, request: pb.PlanImagesRequest, context: Context) -> pb.PlanImagesResponse:  # noqa: N802
+        """Plans of sizes."""
+        limit = _MAX_SIZES_WITH_TOKEN_TYPES if request.with_token_types else _MAX_SIZES
+        if len(request.sizes) > limit:
+            raise _invalid("sizes", f"{len(request.sizes)} sizes; at most {limit} in one call")
+        try:
+            profile = read_profile(request.profile)
+        except ImageFault as fault:
+            raise fault.refusal() from None
+        response = pb.PlanImagesResponse()
+        tokens = 0
+        for index, size in enumerate(request.sizes):
+            try:
+                planned = plan(size.width, size.height, profile)
+            except VisionError as error:
+                response.results.add(error=ImageFault(error.reason, str(error), f"sizes[{index}]").image_error())
+                continue
+            result = response.results.add(plan=plan_message(planned))
+            if request.with_token_types:
+                tokens += planned.token_count
+                if tokens > _MAX_TOKEN_TYPES:
+                    raise _invalid(
+                        "with_token_types",
+                        f"over {_MAX_TOKEN_TYPES} token types up to size {index}; ask for fewer sizes in one call",
+                    )
+                result.token_types = token_types(planned)
+        return response
+
+    # The streaming methods write to the context themselves, which the stub's types do not know of.
+
+    async def PreprocessImage(  # type: ignore[override]  # noqa: N802
+        self, request: pb.PreprocessImageRequest, context: Context
+    ) -> None:
+        """One picture in one message."""
+        if self._draining.is_set():
+            raise Refusal(Reason.DRAINING, "the server stops; send the picture to another one", retry_delay=RETRY_DELAY)
+        self._counters.calls_open += 1
+        try:
+            await self._answer_one(request, FrameWriter(context.write, self._settings.stall_timeout_seconds))
+            self._counters.images_served += 1
+        except ImageFault as fault:
+            self._counters.images_failed[fault.reason] += 1
+            raise fault.refusal() from None
+        finally:
+            self._counters.calls_open -= 1
+
+    async def _answer_one(self, request: pb.PreprocessImageRequest, writer: FrameWriter) -> None:
+        picture, data = read_image(request)
+        source = Source(self._counters.sources, len(data), data)
+        work = self._pool.start(picture, source, asyncio.Semaphore())
+        try:
+            async with aclosing(patch_frames(request.image_id, work)) as frames:
+                async for frame in frames:
+                    async with writer.turn() as write:
+                        await write(frame)
+        finally:
+            work.let_go()
+
+    async def PreprocessImages(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterable[pb.PreprocessImagesRequest], context: Context
+    ) -> None:
+        """Many pictures on one stream."""
+        stream = ImageStream(self._settings, self._pool, self._counters, self._draining, context.write)
+        await stream.serve(request_iterator)
+
+    async def RegisterRegion(  # noqa: N802
+        self, request: pb.RegisterRegionRequest, context: Context
+    ) -> pb.RegisterRegionResponse:
+        """Not served yet."""
+        raise _shared_memory_off()
+
+    async def UnregisterRegion(  # noqa: N802
+        self, request: pb.UnregisterRegionRequest, context: Context
+    ) -> pb.UnregisterRegionResponse:
+        """Not served yet."""
+        raise _shared_memory_off()
+
+    async def ListRegions(  # noqa: N802
+        self, request: pb.ListRegionsRequest, context: Context
+    ) -> pb.ListRegionsResponse:
+        """Not served yet."""
+        raise _shared_memory_off()
+
+    async def ListProfiles(  # noqa: N802
+        self, request: pb.ListProfilesRequest, context: Context
+    ) -> pb.ListProfilesResponse:
+        """What the server works with."""
+        return pb.ListProfilesResponse(
+            profiles=[
+                pb.NamedProfile(name=name, profile=profile_message(profile), is_default=name == DEFAULT_PROFILE_NAME)
+                for name, profile in sorted(PROFILES.items())
+            ],
+            kernel=self._pool.kernel.name,
+            available_kernels=kernels.available(),
+            max_pixels=MAX_PIXELS,
+            max_source_bytes=self._settings.max_source_bytes,
+        )
+
+
+def _invalid(field: str, message: str) -> Refusal:
+    return Refusal(Reason.INVALID_FIELD, message, violations=[(field, message)])
+
+
+def _shared_memory_off() -> Refusal:
+    return Refusal(Reason.SHARED_MEMORY_OFF, "this server shares no memory with its callers; patches come in chunks")

@@ -1,0 +1,46 @@
+"""Handing frames to the transport, one at a time, and no longer than the reader may take."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from interlock.preprocess.v1.preprocess_pb2 import PatchFrame
+from interlock.reasons import Reason
+from interlock.serving import Refusal
+
+Write = Callable[[PatchFrame], Awaitable[None]]
+"""Hands one frame to the transport, when the reader has room for it."""
+
+
+class FrameWriter:
+    """The answers of one call.
+
+    A write that the reader's flow control blocks for the stall timeout ends the call. It cannot be taken back or
+    skipped: the transport has a part of it.
+    """
+
+    def __init__(self, write: Write, stall_timeout: float) -> None:
+        self._write = write
+        self._stall_timeout = stall_timeout
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Write]:
+        """Wait for the turn to write; first come, first served. Gives what writes one frame.
+
+        Raises:
+            Refusal: STALLED, from writing.
+        """
+        async with self._lock:
+            yield self._write_in_time
+
+    async def _write_in_time(self, frame: PatchFrame) -> None:
+        try:
+            async with asyncio.timeout(self._stall_timeout):
+                await self._write(frame)
+        except TimeoutError:
+            raise Refusal(
+                Reason.STALLED,
+                f"a frame could not be sent for {self._stall_timeout:g} s, for its reader did not read; "
+                "read while you write, or read faster",
+            ) from None
