@@ -11,9 +11,11 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.client import ImageResult, PreprocessClient, RefusedError
 from interlock.vision import DecodeOptions, Plan, VisionError, VisionProfile, decode, kernels, plan
 from interlock_cli.errors import CommandError, printable
 from interlock_cli.files import read_bounded
+from interlock_cli.services import calling, refused
 
 MAX_PICTURE_BYTES = 512 * 1024 * 1024
 """A larger file is not read: as much as the raw pixels of the largest picture take."""
@@ -75,5 +77,45 @@ def make_here(
 def make_there(
     files: Sequence[Path], profile: str | VisionProfile, options: DecodeOptions, address: str, timeout: float
 ) -> Iterator[tuple[int, Outcome]]:
-    """Makes the patches of each file by the Preprocess service at `address`."""
-    raise NotImplementedError
+    """Has the patches of the files made by the Preprocess service at `address`, all on one stream; in any order.
+
+    Raises (while iterating):
+        CommandError: The service does not answer, or refuses the whole stream.
+    """
+    sent: list[int] = []
+    unread: list[tuple[int, Outcome]] = []
+
+    def sources() -> Iterator[bytes]:
+        for index, file in enumerate(files):
+            try:
+                data = read_bounded(file, MAX_PICTURE_BYTES)
+            except CommandError as error:
+                unread.append((index, error))
+            else:
+                sent.append(index)
+                yield data
+
+    with calling(), PreprocessClient(address) as client:
+        with client.preprocess_many(sources(), profile=profile, decode_options=options, timeout=timeout) as results:
+            for result in results:
+                index = sent[result.index]
+                yield index, _made_there(result, files[index])
+    yield from unread
+
+
+def _made_there(result: ImageResult, file: Path) -> Outcome:
+    patches = result.patches
+    if patches is None:
+        name = printable(str(file))
+        if isinstance(result.error, RefusedError):
+            return refused(result.error, what=name)
+        return CommandError(f"{name}: {result.error}")
+    return Made(
+        patches.array,
+        patches.plan,
+        patches.source_format,
+        patches.source_width,
+        patches.source_height,
+        patches.timings.decode,
+        patches.timings.kernel,
+    )

@@ -11,10 +11,14 @@ import click
 from click.shell_completion import shell_complete
 
 from interlock import __version__
+from interlock_cli.commands.check import check
+from interlock_cli.commands.info import info
 from interlock_cli.commands.plan import plan
 from interlock_cli.commands.pools import pools
 from interlock_cli.commands.preprocess import preprocess
 from interlock_cli.commands.preview import preview
+from interlock_cli.commands.route import route
+from interlock_cli.commands.serve import serve
 from interlock_cli.errors import CommandError, ExitCode, one_line, os_error_text, usage_line
 from interlock_cli.groups import CommandGroup
 
@@ -107,5 +111,5 @@ def main() -> None:
     """
 
 
-for _command in (preprocess, preview, plan, pools):
+for _command in (serve, preprocess, preview, plan, route, info, check, pools):
     main.add_command(_command)

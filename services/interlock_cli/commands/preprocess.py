@@ -45,7 +45,7 @@ def _colour(_: click.Context, param: click.Parameter, text: str | None) -> tuple
     "NAME.npy for each, for example cat.jpg.npy.",
 )
 @click.option("--address", metavar="HOST:PORT", help="Have the work done by this Preprocess service.")
-@timeout_option
+@timeout_option("With --address: how long to wait for the service, times the number of pictures.")
 @click.option("--kernel", metavar="NAME", help="Kernel to use; all give the same bytes. Default: the fastest here.")
 @profile_options
 @click.option(
@@ -121,7 +121,7 @@ def preprocess(
         outcomes = make_here(files, chosen_profile(profile_name, profile_file), options, kernel)
     else:
         profile = profile_name or chosen_profile(None, profile_file)
-        outcomes = make_there(files, profile, options, address, timeout)
+        outcomes = make_there(files, profile, options, address, timeout * len(files))
     outputs = _outputs(files, output)
     documents: dict[int, dict[str, object]] = {}
     failed = False
