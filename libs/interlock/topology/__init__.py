@@ -4,7 +4,7 @@
 - `transition`: the rules. `contract`: the values that ranks share. `validation`, `limits`: what a value may be.
 - `readiness`, `compatibility`: what the group tells decode servers.
 - `changes`: the events between two revisions.
-- `messages`, `watch_messages`, `detail_messages`: to and from protobuf.
+- `messages`, `request_messages`, `detail_messages`: to and from protobuf.
 """
 
 from interlock.topology.changes import EpochStarted, Event, RouteRegistered, RouteRemoved, apply, changes

@@ -1,7 +1,6 @@
 """Whether a decode server fits a prefill group, before it starts.
 
-Judged by what the group declared so far. While the group is not complete, a later rank may still bring a violation;
-none that is told goes away again within the epoch's contract.
+Judged by what the live routes declared so far, so a group that is not complete may still bring a violation later.
 """
 
 from collections.abc import Iterator
@@ -48,11 +47,10 @@ def _value_violations(prefill: SharedValues, decode: DecodeServer, complete: boo
         yield _violation(
             "page_size", prefill.page_size, decode.page_size, "KV pages move whole: page sizes must be equal"
         )
-    pools = tuple(sorted(decode.pools))
     for field, prefill_value, decode_value in (
         ("kv_cache_dtype", prefill.kv_cache_dtype, decode.kv_cache_dtype),
         ("kv_layout", prefill.kv_layout, decode.kv_layout),
-        ("pools", prefill.pools, pools),
+        ("pools", prefill.pools, decode.pools),
     ):
         if declared(prefill_value) and declared(decode_value) and prefill_value != decode_value:
             yield _violation(field, prefill_value, decode_value, "both sides declare it: they must be equal")

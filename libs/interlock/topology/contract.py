@@ -9,7 +9,7 @@ first one declares; its declaration then stands, and who comes undeclared or wit
 import json
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from interlock.kv.v1.pool_name_pb2 import PoolName
 from interlock.pools import wire_name
@@ -39,6 +39,9 @@ class SharedValues:
     enable_kv_cache_sharding: bool
     decode_allocation_policy: str
     pools: tuple[PoolName.ValueType, ...]
+
+
+_FIELDS_COMPARED_WHOLE = tuple(field.name for field in fields(SharedValues) if field.name != "sizes")
 
 
 def shared_values(route: Route) -> SharedValues:
@@ -97,7 +100,7 @@ def differences(standing: SharedValues, offered: SharedValues) -> tuple[tuple[st
         for dimension, stands, offers in zip(ParallelSizes._fields, standing.sizes, offered.sizes, strict=True)
         if stands != offers
     ]
-    for field in SharedValues.__slots__[1:]:
+    for field in _FIELDS_COMPARED_WHOLE:
         stands, offers = getattr(standing, field), getattr(offered, field)
         if stands != offers and (field not in UNDECLARABLE_FIELDS or declared(stands)):
             found.append((field, stands, offers))

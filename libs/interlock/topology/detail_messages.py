@@ -8,7 +8,15 @@ from google.protobuf.message import Message
 from interlock.bootstrap.v1 import errors_pb2 as pb
 from interlock.topology.contract import cut_apart, value_text
 from interlock.topology.limits import MAX_LISTED_KEYS
-from interlock.topology.messages import instance_message, key_message, route_message
+from interlock.topology.messages import (
+    group_state_to_message,
+    instance_from_message,
+    instance_to_message,
+    rank_key_from_message,
+    rank_key_to_message,
+    route_from_message,
+    route_to_message,
+)
 from interlock.topology.state import (
     ContractMismatch,
     FieldViolations,
@@ -18,7 +26,6 @@ from interlock.topology.state import (
     StaleInstance,
     Topology,
 )
-from interlock.topology.watch_messages import group_state_message
 
 MAX_DETAIL_BYTES = 2_560
 """One serialised detail; the rest of the 4 KiB is for ErrorInfo, message and headers."""
@@ -41,17 +48,27 @@ def refusal_details(refused: Refused) -> tuple[Message, ...]:
 
 def revision_conflict_detail(conflict: RevisionConflict) -> pb.RevisionConflict:
     """Without the DSpark layout of the standing route where that is too large."""
-    route = None if conflict.standing_route is None else route_message(conflict.standing_route)
+    route = None if conflict.standing_route is None else route_to_message(conflict.standing_route)
     message = pb.RevisionConflict(
         revision=conflict.revision,
         epoch=conflict.epoch,
-        instance=instance_message(conflict.instance),
+        instance=instance_to_message(conflict.instance),
         standing_route=route,
     )
     if message.ByteSize() > MAX_DETAIL_BYTES:
         message.standing_route.ClearField("dsv41_spec_layout")
         message.layout_omitted = True
     return message
+
+
+def revision_conflict_from_message(message: pb.RevisionConflict) -> RevisionConflict:
+    return RevisionConflict(
+        revision=message.revision,
+        epoch=message.epoch,
+        instance=instance_from_message(message.instance) if message.HasField("instance") else None,
+        standing_route=route_from_message(message.standing_route) if message.HasField("standing_route") else None,
+        layout_omitted=message.layout_omitted,
+    )
 
 
 def contract_mismatch_detail(mismatch: ContractMismatch) -> pb.ContractMismatch:
@@ -64,7 +81,10 @@ def contract_mismatch_detail(mismatch: ContractMismatch) -> pb.ContractMismatch:
             cut = cut_apart(standing, offered, length)
             message.truncated |= cut != (standing, offered)
             message.mismatches.add(
-                field=found.field, standing_value=cut[0], offered_value=cut[1], held_by=key_message(found.held_by)
+                field=found.field,
+                standing_value=cut[0],
+                offered_value=cut[1],
+                held_by=rank_key_to_message(found.held_by),
             )
         if message.ByteSize() <= MAX_DETAIL_BYTES:
             return message
@@ -75,20 +95,28 @@ def contract_mismatch_detail(mismatch: ContractMismatch) -> pb.ContractMismatch:
 
 
 def stale_instance_detail(stale: StaleInstance) -> pb.StaleInstance:
-    return pb.StaleInstance(floor=instance_message(stale.floor))
+    return pb.StaleInstance(floor=instance_to_message(stale.floor))
+
+
+def stale_instance_from_message(message: pb.StaleInstance) -> StaleInstance:
+    return StaleInstance(instance_from_message(message.floor))
 
 
 def stale_incarnation_detail(stale: StaleIncarnation) -> pb.StaleIncarnation:
     return pb.StaleIncarnation(
-        key=key_message(stale.key), newest_incarnation=stale.newest_incarnation, deregistered=stale.deregistered
+        key=rank_key_to_message(stale.key), newest_incarnation=stale.newest_incarnation, deregistered=stale.deregistered
     )
+
+
+def stale_incarnation_from_message(message: pb.StaleIncarnation) -> StaleIncarnation:
+    return StaleIncarnation(rank_key_from_message(message.key), message.newest_incarnation, message.deregistered)
 
 
 def not_ready_detail(topology: Topology) -> pb.NotReady:
     """With fewer keys listed where they would be too long; the counts stay whole."""
     limit = MAX_LISTED_KEYS
     while True:
-        message = pb.NotReady(state=group_state_message(topology, limit))
+        message = pb.NotReady(state=group_state_to_message(topology, limit))
         if message.ByteSize() <= MAX_DETAIL_BYTES:
             return message
         limit //= 2

@@ -33,8 +33,8 @@ MAX_STATE_TYPES = 64
 MAX_EXTRA_JSON_KEYS = 64
 """Keys of a layout that this version does not know."""
 
-MAX_EXTRA_JSON_BYTES = 16 * 1024
-"""Keys and texts of `extra_json` together."""
+MAX_EXTRA_JSON_LENGTH = 16 * 1024
+"""Characters of all keys and texts of `extra_json` together."""
 
 MAX_JSON_DEPTH = 32
 """Nesting of one `extra_json` text."""

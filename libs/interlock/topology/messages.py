@@ -1,31 +1,23 @@
 """Between the values of this package and protobuf messages, both ways.
 
-Reading a message raises `InvalidFieldsError` for what a value cannot even hold: a missing required message, a layout
-that is too large, pools that do not exist. All other checks are those of `transition`, which sees every value; where
-reading fails, they are run as well, so that a caller learns every fault at once.
+What no value can hold (a rank without a key, a layout that is too large, pools that do not exist) is a fault of the
+message and refused on reading. Everything else is checked by `transition`, which sees every value.
 """
 
 from collections.abc import Sequence
 
-from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import NULL_VALUE
 
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.kv.v1 import spec_layout_pb2 as kv
 from interlock.kv.v1.pool_name_pb2 import PoolName
 from interlock.pools import POOL_NAMES
+from interlock.topology.changes import EpochStarted, Event, RouteRegistered, RouteRemoved
 from interlock.topology.compatibility import Incompatibility
-from interlock.topology.limits import MAX_LAYOUT_BYTES
-from interlock.topology.readiness import PrefillServerInfo
-from interlock.topology.state import InvalidFieldsError
-from interlock.topology.transition import DeregisterRoute, ForceEpoch, RegisterRoute, deregister_faults
-from interlock.topology.validation import (
-    DEFAULT_GROUP,
-    checked_route,
-    decode_server_faults,
-    group_faults,
-    instance_faults,
-)
+from interlock.topology.limits import MAX_LAYOUT_BYTES, MAX_LISTED_KEYS
+from interlock.topology.readiness import GroupState, PrefillServerInfo, group_state
+from interlock.topology.state import InvalidFieldsError, Topology
+from interlock.topology.validation import Fault, checked_route
 from interlock.topology.values import (
     DECLARED_NONE,
     Declaration,
@@ -37,18 +29,16 @@ from interlock.topology.values import (
     SpecLayout,
 )
 
-# Values
 
-
-def key_message(key: RankKey) -> pb.RankKey:
+def rank_key_to_message(key: RankKey) -> pb.RankKey:
     return pb.RankKey(dp=key.dp, cp=key.cp, tp=key.tp, pp=key.pp)
 
 
-def key_from_message(message: pb.RankKey) -> RankKey:
+def rank_key_from_message(message: pb.RankKey) -> RankKey:
     return RankKey(message.dp, message.cp, message.tp, message.pp)
 
 
-def sizes_message(sizes: ParallelSizes) -> pb.ParallelSizes:
+def sizes_to_message(sizes: ParallelSizes) -> pb.ParallelSizes:
     return pb.ParallelSizes(dp=sizes.dp, cp=sizes.cp, tp=sizes.tp, pp=sizes.pp)
 
 
@@ -56,7 +46,7 @@ def sizes_from_message(message: pb.ParallelSizes) -> ParallelSizes:
     return ParallelSizes(message.dp, message.cp, message.tp, message.pp)
 
 
-def instance_message(instance: Instance | None) -> pb.Instance | None:
+def instance_to_message(instance: Instance | None) -> pb.Instance | None:
     return None if instance is None else pb.Instance(id=instance.id, started_at=instance.started_at)
 
 
@@ -64,7 +54,7 @@ def instance_from_message(message: pb.Instance) -> Instance:
     return Instance(message.id, message.started_at)
 
 
-def declaration_message(declaration: Declaration) -> kv.SpecLayoutDeclaration | None:
+def declaration_to_message(declaration: Declaration) -> kv.SpecLayoutDeclaration | None:
     """None for undeclared: the field stays absent."""
     if declaration is None:
         return None
@@ -102,17 +92,17 @@ def declaration_from_message(message: kv.SpecLayoutDeclaration) -> Declaration:
     )
 
 
-def route_message(route: Route) -> pb.Route:
+def route_to_message(route: Route) -> pb.Route:
     return pb.Route(
-        key=key_message(route.key),
+        key=rank_key_to_message(route.key),
         incarnation=route.incarnation,
-        sizes=sizes_message(route.sizes),
+        sizes=sizes_to_message(route.sizes),
         rank_ip=route.rank_ip,
         rank_port=route.rank_port,
         page_size=route.page_size,
         kv_cache_dtype=route.kv_cache_dtype,
         kv_layout=route.kv_layout,
-        dsv41_spec_layout=declaration_message(route.dsv41_spec_layout),
+        dsv41_spec_layout=declaration_to_message(route.dsv41_spec_layout),
         load_balance_method=route.load_balance_method,
         enable_dsa_cache_layer_split=route.enable_dsa_cache_layer_split,
         enable_kv_cache_sharding=route.enable_kv_cache_sharding,
@@ -126,19 +116,21 @@ def route_from_message(message: pb.Route, path: str = "route") -> Route:
     """A route, its values not yet checked.
 
     Raises:
-        InvalidFieldsError: no route can be made of it.
+        InvalidFieldsError: no route can be made of it; names every fault, those of its values too.
     """
-    faults: list[tuple[str, str]] = []
-    route = _read_route(message, path, faults)
+    faults: list[Fault] = []
+    route = read_route(message, path, faults)
     if faults:
         raise InvalidFieldsError((*faults, *checked_route(route, path)[1]))
     return route
 
 
-def _read_route(message: pb.Route, path: str, faults: list[tuple[str, str]]) -> Route:
-    _require(message, "key", path, faults)
+def read_route(message: pb.Route, path: str, faults: list[Fault]) -> Route:
+    """A route; what no value can hold is left out and added to `faults`."""
+    if not message.HasField("key"):
+        faults.append((f"{path}.key", "required"))
     return Route(
-        key=key_from_message(message.key),
+        key=rank_key_from_message(message.key),
         incarnation=message.incarnation,
         sizes=sizes_from_message(message.sizes),
         rank_ip=message.rank_ip,
@@ -162,12 +154,7 @@ def _read_route(message: pb.Route, path: str, faults: list[tuple[str, str]]) -> 
     )
 
 
-def _require(message: Message, field: str, path: str, faults: list[tuple[str, str]]) -> None:
-    if not message.HasField(field):
-        faults.append((f"{path}.{field}" if path else field, "required"))
-
-
-def _read_declaration(message: kv.SpecLayoutDeclaration, path: str, faults: list[tuple[str, str]]) -> Declaration:
+def _read_declaration(message: kv.SpecLayoutDeclaration, path: str, faults: list[Fault]) -> Declaration:
     size = message.ByteSize()
     if size > MAX_LAYOUT_BYTES:
         faults.append((path, f"must be at most {MAX_LAYOUT_BYTES} bytes; got {size}"))
@@ -178,35 +165,46 @@ def _read_declaration(message: kv.SpecLayoutDeclaration, path: str, faults: list
 
 
 def _read_pools(
-    numbers: Sequence[PoolName.ValueType], path: str, faults: list[tuple[str, str]]
+    numbers: Sequence[PoolName.ValueType], path: str, faults: list[Fault]
 ) -> tuple[PoolName.ValueType, ...]:
     if len(numbers) > len(POOL_NAMES):
         faults.append((path, f"must name each pool at most once; got {len(numbers)} names"))
         return ()
-    faults.extend(
-        (f"{path}[{at}]", f"{pool} is no pool of PoolName") for at, pool in enumerate(numbers) if pool not in POOL_NAMES
-    )
-    return tuple(pool for pool in numbers if pool in POOL_NAMES)
+    unknown = [(f"{path}[{at}]", f"{pool} is no pool") for at, pool in enumerate(numbers) if pool not in POOL_NAMES]
+    faults.extend(unknown)
+    return () if unknown else tuple(numbers)
 
 
-def decode_server_message(server: DecodeServer) -> pb.DecodeServer:
+def decode_server_to_message(server: DecodeServer) -> pb.DecodeServer:
     return pb.DecodeServer(
         page_size=server.page_size,
         kv_cache_dtype=server.kv_cache_dtype,
         kv_layout=server.kv_layout,
-        dsv41_spec_layout=declaration_message(server.dsv41_spec_layout),
-        sizes=sizes_message(server.sizes),
+        dsv41_spec_layout=declaration_to_message(server.dsv41_spec_layout),
+        sizes=sizes_to_message(server.sizes),
         pools=server.pools,
     )
 
 
-def prefill_server_info_message(info: PrefillServerInfo) -> pb.PrefillServerInfo:
+def read_decode_server(message: pb.DecodeServer, path: str, faults: list[Fault]) -> DecodeServer:
+    """A decode server; what no value can hold is left out and added to `faults`."""
+    return DecodeServer(
+        page_size=message.page_size,
+        sizes=sizes_from_message(message.sizes),
+        kv_cache_dtype=message.kv_cache_dtype if message.HasField("kv_cache_dtype") else None,
+        kv_layout=message.kv_layout if message.HasField("kv_layout") else None,
+        dsv41_spec_layout=_read_declaration(message.dsv41_spec_layout, f"{path}.dsv41_spec_layout", faults),
+        pools=_read_pools(message.pools, f"{path}.pools", faults),
+    )
+
+
+def prefill_server_info_to_message(info: PrefillServerInfo) -> pb.PrefillServerInfo:
     return pb.PrefillServerInfo(
-        sizes=sizes_message(info.sizes),
+        sizes=sizes_to_message(info.sizes),
         page_size=info.page_size,
         kv_cache_dtype=info.kv_cache_dtype,
         kv_layout=info.kv_layout,
-        dsv41_spec_layout=declaration_message(info.dsv41_spec_layout),
+        dsv41_spec_layout=declaration_to_message(info.dsv41_spec_layout),
         load_balance_method=info.load_balance_method,
         enable_dsa_cache_layer_split=info.enable_dsa_cache_layer_split,
         enable_kv_cache_sharding=info.enable_kv_cache_sharding,
@@ -232,7 +230,7 @@ def prefill_server_info_from_message(message: pb.PrefillServerInfo) -> PrefillSe
     )
 
 
-def incompatibility_message(found: Incompatibility) -> pb.Incompatibility:
+def incompatibility_to_message(found: Incompatibility) -> pb.Incompatibility:
     return pb.Incompatibility(
         field=found.field,
         prefill_value=found.prefill_value,
@@ -245,82 +243,66 @@ def incompatibility_from_message(message: pb.Incompatibility) -> Incompatibility
     return Incompatibility(message.field, message.prefill_value, message.decode_value, message.message)
 
 
-# Requests
-
-
-def group_from_text(group: str) -> str:
-    """The group that a request names; empty is `default`.
-
-    Raises:
-        InvalidFieldsError: it is no DNS label.
-    """
-    name = group or DEFAULT_GROUP
-    if faults := tuple(group_faults(name)):
-        raise InvalidFieldsError(faults)
-    return name
-
-
-def register_route_from_message(message: pb.RegisterRouteRequest) -> tuple[str, RegisterRoute]:
-    """Group and request. The lease is not read: it is no matter of these rules.
-
-    Raises:
-        InvalidFieldsError: no request can be made of it.
-    """
-    group = message.group or DEFAULT_GROUP
-    faults = list(group_faults(group))
-    route = _read_route(message.route, "route", faults)
-    instance = instance_from_message(message.instance)
-    if faults:
-        raise InvalidFieldsError((*faults, *checked_route(route)[1], *instance_faults(instance, "instance")))
-    expected = message.expected_revision if message.HasField("expected_revision") else None
-    return group, RegisterRoute(route, instance, expected)
-
-
-def deregister_route_from_message(message: pb.DeregisterRouteRequest) -> tuple[str, DeregisterRoute]:
-    """Group and request.
-
-    Raises:
-        InvalidFieldsError: no request can be made of it.
-    """
-    group = message.group or DEFAULT_GROUP
-    faults = list(group_faults(group))
-    _require(message, "key", "", faults)
-    request = DeregisterRoute(
-        key_from_message(message.key), instance_from_message(message.instance), message.incarnation
+def group_state_to_message(topology: Topology, limit: int = MAX_LISTED_KEYS) -> pb.GroupState:
+    """The state of a group, with at most `limit` keys in each list."""
+    state = group_state(topology, limit)
+    return pb.GroupState(
+        group=state.group,
+        revision=state.revision,
+        epoch=state.epoch,
+        instance=instance_to_message(state.instance),
+        floor=instance_to_message(state.floor),
+        registered=state.registered,
+        expected=state.expected,
+        ready=state.ready,
+        missing_keys=map(rank_key_to_message, state.missing_keys),
+        missing_count=state.missing_count,
+        undeclared_keys=map(rank_key_to_message, state.undeclared_keys),
+        undeclared_count=state.undeclared_count,
     )
-    if faults:
-        raise InvalidFieldsError((*faults, *deregister_faults(request)))
-    return group, request
 
 
-def force_epoch_from_message(message: pb.ForceEpochRequest) -> tuple[str, ForceEpoch]:
-    """Group and request.
-
-    Raises:
-        InvalidFieldsError: no request can be made of it.
-    """
-    floor = instance_from_message(message.floor) if message.HasField("floor") else None
-    return group_from_text(message.group), ForceEpoch(floor)
-
-
-def check_compatibility_from_message(message: pb.CheckCompatibilityRequest) -> tuple[str, DecodeServer]:
-    """Group and decode server, all of it checked: no transition sees it.
-
-    Raises:
-        InvalidFieldsError: it is at fault.
-    """
-    group = message.group or DEFAULT_GROUP
-    faults = list(group_faults(group))
-    server, path = message.decode_server, "decode_server"
-    decode_server = DecodeServer(
-        page_size=server.page_size,
-        sizes=sizes_from_message(server.sizes),
-        kv_cache_dtype=server.kv_cache_dtype if server.HasField("kv_cache_dtype") else None,
-        kv_layout=server.kv_layout if server.HasField("kv_layout") else None,
-        dsv41_spec_layout=_read_declaration(server.dsv41_spec_layout, f"{path}.dsv41_spec_layout", faults),
-        pools=_read_pools(server.pools, f"{path}.pools", faults),
+def group_state_from_message(message: pb.GroupState) -> GroupState:
+    return GroupState(
+        group=message.group,
+        revision=message.revision,
+        epoch=message.epoch,
+        instance=instance_from_message(message.instance) if message.HasField("instance") else None,
+        floor=instance_from_message(message.floor) if message.HasField("floor") else None,
+        registered=message.registered,
+        expected=message.expected,
+        ready=message.ready,
+        missing_keys=tuple(map(rank_key_from_message, message.missing_keys)),
+        missing_count=message.missing_count,
+        undeclared_keys=tuple(map(rank_key_from_message, message.undeclared_keys)),
+        undeclared_count=message.undeclared_count,
     )
-    faults += decode_server_faults(decode_server, path)
-    if faults:
-        raise InvalidFieldsError(tuple(faults))
-    return group, decode_server
+
+
+def event_to_message(event: Event) -> pb.TopologyEvent:
+    match event:
+        case EpochStarted():
+            return pb.TopologyEvent(
+                epoch_started=pb.EpochStarted(epoch=event.epoch, instance=instance_to_message(event.instance))
+            )
+        case RouteRegistered():
+            return pb.TopologyEvent(route_registered=pb.RouteRegistered(route=route_to_message(event.route)))
+        case RouteRemoved():
+            return pb.TopologyEvent(
+                route_removed=pb.RouteRemoved(key=rank_key_to_message(event.key), incarnation=event.incarnation)
+            )
+
+
+def event_from_message(message: pb.TopologyEvent) -> Event | None:
+    """None: an event of a later version, which this one does not know."""
+    match message.WhichOneof("event"):
+        case "epoch_started":
+            started = message.epoch_started
+            instance = instance_from_message(started.instance) if started.HasField("instance") else None
+            return EpochStarted(started.epoch, instance)
+        case "route_registered":
+            return RouteRegistered(route_from_message(message.route_registered.route))
+        case "route_removed":
+            return RouteRemoved(rank_key_from_message(message.route_removed.key), message.route_removed.incarnation)
+        case None:
+            return None

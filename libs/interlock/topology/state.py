@@ -1,18 +1,17 @@
 """A group at one revision, and what comes of a request: accepted or refused."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from interlock.reasons import Reason
 from interlock.topology.contract import SharedValue
 from interlock.topology.routes import Routes
-from interlock.topology.values import Instance, RankKey, Route
+from interlock.topology.values import Instance, ParallelSizes, RankKey, Route
 
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """The last life of a rank whose route is gone."""
+    """A life of a rank that is over."""
 
     incarnation: int
     deregistered: bool
@@ -33,13 +32,23 @@ class Topology:
     floor: Instance | None = None
     """The newest instance accepted, or what an admin set: older ones are refused."""
     routes: Routes = field(default_factory=Routes)
-    departed: Mapping[RankKey, Departed] = field(default_factory=lambda: MappingProxyType({}))
-    """Last lives of keys without a route, of this epoch. At most `MAX_RANKS` of them."""
+    departed: MappingProxyType[RankKey, Departed] = field(default_factory=lambda: MappingProxyType({}))
+    """The last life that left, of each key that one left in this epoch. At most `MAX_RANKS` of them."""
 
     @classmethod
     def empty(cls, group: str) -> "Topology":
         """A group that nobody registered in."""
         return cls(group)
+
+    @property
+    def sizes(self) -> ParallelSizes | None:
+        """Sizes of the prefill server; None while no route lives."""
+        contract = self.routes.contract()
+        return None if contract is None else contract.sizes
+
+    def expects(self, key: RankKey) -> bool:
+        """Whether a rank of this key belongs to the complete group. False while no route lives."""
+        return self.sizes is not None and all(rank < size for rank, size in zip(key, self.sizes, strict=True))
 
     @property
     def registered(self) -> int:
@@ -49,8 +58,7 @@ class Topology:
     @property
     def expected(self) -> int:
         """How many routes make the group complete; 0 while none lives."""
-        contract = self.routes.contract()
-        return 0 if contract is None else contract.sizes.product
+        return 0 if self.sizes is None else self.sizes.product
 
     @property
     def ready(self) -> bool:
@@ -77,6 +85,8 @@ class RevisionConflict:
     instance: Instance | None
     standing_route: Route | None
     """The route that stands under the offered key, if any."""
+    layout_omitted: bool = False
+    """In a refusal that was received: the standing route came without its DSpark layout, which was too large."""
 
 
 @dataclass(frozen=True, slots=True)

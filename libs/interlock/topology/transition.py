@@ -31,7 +31,7 @@ from interlock.topology.state import (
     Topology,
     invalid_fields,
 )
-from interlock.topology.validation import Faults, checked_route, incarnation_faults, instance_faults, key_faults
+from interlock.topology.validation import Fault, Faults, checked_route, incarnation_faults, instance_faults, key_faults
 from interlock.topology.values import Instance, RankKey, Route, SpecLayout
 
 
@@ -141,10 +141,7 @@ def _registered(topology: Topology, request: RegisterRoute, now: int) -> Topolog
         return conflict
     if standing is not None and (mismatch := _mismatch(topology, route.key, standing, shared_values(route))):
         return mismatch
-    departed = topology.departed
-    if route.key in departed:
-        departed = MappingProxyType({key: life for key, life in departed.items() if key != route.key})
-    return replace(topology, routes=topology.routes.changed(registered=[route]), departed=departed)
+    return replace(topology, routes=topology.routes.changed(registered=[route]))
 
 
 def _deregistered(topology: Topology, request: DeregisterRoute) -> Topology | Refused:
@@ -154,13 +151,14 @@ def _deregistered(topology: Topology, request: DeregisterRoute) -> Topology | Re
     if standing is None or (topology.instance, standing.incarnation) != (request.instance, request.incarnation):
         # Nothing is remembered of a life that was never held: what a group remembers must not grow by such requests.
         return topology
-    departed = {**topology.departed, request.key: Departed(request.incarnation, deregistered=True)}
+    departed = topology.departed | {request.key: Departed(request.incarnation, deregistered=True)}
     if len(departed) > MAX_RANKS:
-        departed = {key: life for key, life in departed.items() if standing.sizes.hold(key)}
+        # Only a launch that changed its sizes over and over comes here: keys outside the present ones are forgotten.
+        departed = {key: life for key, life in departed.items() if topology.expects(key)}
     return replace(topology, routes=topology.routes.changed(removed=[request.key]), departed=MappingProxyType(departed))
 
 
-def deregister_faults(request: DeregisterRoute) -> tuple[tuple[str, str], ...]:
+def deregister_faults(request: DeregisterRoute) -> tuple[Fault, ...]:
     """What is wrong with a request to deregister, whatever the group holds."""
     return (
         *key_faults(request.key, "key"),

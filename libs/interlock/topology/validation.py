@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from interlock.pools import POOL_NAMES
 from interlock.topology.limits import (
-    MAX_EXTRA_JSON_BYTES,
     MAX_EXTRA_JSON_KEYS,
+    MAX_EXTRA_JSON_LENGTH,
     MAX_GROUP_BYTES,
     MAX_HOST_NAME_BYTES,
     MAX_INSTANCE_ID_BYTES,
@@ -25,9 +25,10 @@ from interlock.topology.limits import (
     MAX_UINT32,
     MAX_UINT64,
 )
-from interlock.topology.values import Declaration, DecodeServer, Instance, ParallelSizes, RankKey, Route, SpecLayout
+from interlock.topology.values import DecodeServer, Instance, ParallelSizes, RankKey, Route, SpecLayout
 
-Faults = Iterator[tuple[str, str]]
+Fault = tuple[str, str]
+Faults = Iterator[Fault]
 
 DEFAULT_GROUP = "default"
 
@@ -86,9 +87,9 @@ def key_faults(key: RankKey, path: str) -> Faults:
         yield from _number_faults(rank, f"{path}.{dimension}", 0, MAX_RANKS - 1)
 
 
-def checked_route(route: Route, path: str = "route") -> tuple[Route, tuple[tuple[str, str], ...]]:
-    """A route as it is stored (address canonical, pools and unknown layout keys in order), and its faults."""
-    faults: list[tuple[str, str]] = []
+def checked_route(route: Route, path: str = "route") -> tuple[Route, tuple[Fault, ...]]:
+    """A route as it is stored, its address canonical, and its faults."""
+    faults: list[Fault] = []
     faults += sizes_faults(route.sizes, f"{path}.sizes")
     for dimension, rank, size in zip(RankKey._fields, route.key, route.sizes, strict=True):
         if size >= 1 and not 0 <= rank < size:
@@ -105,11 +106,7 @@ def checked_route(route: Route, path: str = "route") -> tuple[Route, tuple[tuple
     faults += _text_faults(route.decode_allocation_policy, f"{path}.decode_allocation_policy")
     if route.prefill_http_port is not None:
         faults += _number_faults(route.prefill_http_port, f"{path}.prefill_http_port", 1, 65_535)
-    if not faults:
-        pools, layout = tuple(sorted(route.pools)), _in_order(route.dsv41_spec_layout)
-        if (rank_ip, pools) != (route.rank_ip, route.pools) or layout is not route.dsv41_spec_layout:
-            route = replace(route, rank_ip=rank_ip, pools=pools, dsv41_spec_layout=layout)
-    return route, tuple(faults)
+    return route if rank_ip == route.rank_ip else replace(route, rank_ip=rank_ip), tuple(faults)
 
 
 def decode_server_faults(server: DecodeServer, path: str = "decode_server") -> Faults:
@@ -170,24 +167,25 @@ def _compared_faults(server: Route | DecodeServer, path: str) -> Faults:
 
 
 def _layout_faults(layout: SpecLayout, path: str) -> Faults:
-    numbers = len(layout.compression_ratios) + len(layout.kv_layer_ids) + len(layout.kv_item_lens)
-    numbers += sum(map(len, layout.state_item_lens))
-    if numbers > MAX_LAYOUT_NUMBERS:
-        yield path, f"must hold at most {MAX_LAYOUT_NUMBERS} numbers; got {numbers}"
-        return
-    for field, values, most in (
-        ("num_draft_tokens", () if layout.num_draft_tokens is None else (layout.num_draft_tokens,), MAX_UINT32),
+    for field, rows in (("state_types", layout.state_types), ("state_item_lens", layout.state_item_lens)):
+        if len(rows) > MAX_STATE_TYPES:
+            yield f"{path}.{field}", f"must have at most {MAX_STATE_TYPES} entries; got {len(rows)}"
+            return
+    lists: list[tuple[str, tuple[int, ...], int]] = [
         ("compression_ratios", layout.compression_ratios, MAX_UINT32),
         ("kv_layer_ids", layout.kv_layer_ids, MAX_UINT32),
         ("kv_item_lens", layout.kv_item_lens, MAX_UINT64),
         *((f"state_item_lens[{at}].item_lens", row, MAX_UINT64) for at, row in enumerate(layout.state_item_lens)),
-    ):
-        if values and not 0 <= min(values) <= max(values) <= most:
-            yield f"{path}.{field}", f"must lie between 0 and {most}"
-    for field, rows in (("state_types", layout.state_types), ("state_item_lens", layout.state_item_lens)):
-        if len(rows) > MAX_STATE_TYPES:
-            yield f"{path}.{field}", f"must have at most {MAX_STATE_TYPES} entries; got {len(rows)}"
-    for at, state_type in enumerate(layout.state_types[:MAX_STATE_TYPES]):
+    ]
+    if (count := sum(len(numbers) for _, numbers, _ in lists)) > MAX_LAYOUT_NUMBERS:
+        yield path, f"must hold at most {MAX_LAYOUT_NUMBERS} numbers; got {count}"
+        return
+    for field, numbers, most in lists:
+        if numbers and not 0 <= min(numbers) <= max(numbers) <= most:
+            yield f"{path}.{field}", f"must all lie between 0 and {most}"
+    if layout.num_draft_tokens is not None:
+        yield from _number_faults(layout.num_draft_tokens, f"{path}.num_draft_tokens", 0, MAX_UINT32)
+    for at, state_type in enumerate(layout.state_types):
         yield from _text_faults(state_type, f"{path}.state_types[{at}]")
     yield from _extra_json_faults(layout.extra_json, f"{path}.extra_json")
 
@@ -196,16 +194,15 @@ def _extra_json_faults(entries: tuple[tuple[str, str], ...], path: str) -> Fault
     if len(entries) > MAX_EXTRA_JSON_KEYS:
         yield path, f"must have at most {MAX_EXTRA_JSON_KEYS} keys; got {len(entries)}"
         return
-    length = sum(len(key) + len(text) for key, text in entries)
-    if length > MAX_EXTRA_JSON_BYTES:
-        yield path, f"must have at most {MAX_EXTRA_JSON_BYTES} bytes in all; got {length}"
+    if (length := sum(len(key) + len(text) for key, text in entries)) > MAX_EXTRA_JSON_LENGTH:
+        yield path, f"must have at most {MAX_EXTRA_JSON_LENGTH} characters in all; got {length}"
         return
     for at, (key, text) in enumerate(entries):
-        faults = list(_text_faults(key, f"{path} key {at}"))
-        yield from faults
-        if not faults and (fault := _json_fault(text)):
+        if wrong := list(_text_faults(key, f"{path}, key {at}")):
+            yield from wrong
+        elif fault := _json_fault(text):
             yield f"{path}[{key!r}]", fault
-    if len({key for key, _ in entries}) < len(entries):
+    if len(dict(entries)) < len(entries):
         yield path, "must name each key at most once"
 
 
@@ -228,6 +225,7 @@ def _json_fault(text: str) -> str | None:
             case _:
                 return "must be canonical JSON: no white space between tokens"
     try:
+        text.encode()
         json.loads(text, object_pairs_hook=_sorted_object, parse_int=str, parse_float=str, parse_constant=_no_number)
     except ValueError as error:
         return f"must be canonical JSON: {error}"
@@ -242,12 +240,6 @@ def _sorted_object(pairs: list[tuple[str, object]]) -> None:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
-
-
-def _in_order(declaration: Declaration) -> Declaration:
-    if isinstance(declaration, SpecLayout) and list(declaration.extra_json) != sorted(declaration.extra_json):
-        return replace(declaration, extra_json=tuple(sorted(declaration.extra_json)))
-    return declaration
 
 
 def _number_faults(number: int, path: str, least: int, most: int) -> Faults:

@@ -46,10 +46,6 @@ class ParallelSizes(NamedTuple):
         """Every rank key in ascending order, made one at a time."""
         return map(RankKey._make, product(*map(range, self)))
 
-    def hold(self, key: RankKey) -> bool:
-        """Whether a rank key lies within these sizes."""
-        return all(rank < size for rank, size in zip(key, self, strict=True))
-
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,10 @@ class SpecLayout:
     state_types: tuple[str, ...] = ()
     state_item_lens: tuple[tuple[int, ...], ...] = ()
     extra_json: tuple[tuple[str, str], ...] = ()
-    """Keys not yet known, sorted, each with its value as canonical JSON text."""
+    """Keys not yet known, each with its value as canonical JSON text; put in order, since a map has none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extra_json", tuple(sorted(self.extra_json)))
 
 
 class DeclaredNone(Enum):
@@ -114,8 +113,11 @@ class Route:
     enable_kv_cache_sharding: bool | None = None
     decode_allocation_policy: str | None = None
     pools: tuple[PoolName.ValueType, ...] = ()
-    """In the order of their numbers once registered. Empty: undeclared."""
+    """Put in the order of their numbers, since order does not matter. Empty: undeclared."""
     prefill_http_port: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pools", tuple(sorted(self.pools)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +130,7 @@ class DecodeServer:
     kv_layout: str | None = None
     dsv41_spec_layout: Declaration = None
     pools: tuple[PoolName.ValueType, ...] = ()
+    """Put in the order of their numbers, since order does not matter. Empty: undeclared."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pools", tuple(sorted(self.pools)))
