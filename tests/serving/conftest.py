@@ -1,18 +1,20 @@
 """A real server on a free port, with whatever servicer a test brings."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 import grpc
 import pytest
 
+from interlock.bootstrap.v1 import bootstrap_service_pb2
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import (
     BootstrapServiceServicer,
     add_BootstrapServiceServicer_to_server,
 )
 from interlock.serving import Server, ServerSettings
 
-BOOTSTRAP = "interlock.bootstrap.v1.BootstrapService"
+BOOTSTRAP: str = bootstrap_service_pb2.DESCRIPTOR.services_by_name["BootstrapService"].full_name
 
 Serve = Callable[..., Awaitable[tuple[Server, grpc.aio.Channel]]]
 
@@ -38,3 +40,15 @@ async def serve() -> AsyncIterator[Serve]:
         await channel.close()
     for server in servers:
         await server.stop(grace=0)
+
+
+@pytest.fixture
+def until_idle() -> Callable[[Server], Awaitable[None]]:
+    """`await until_idle(server)` waits until no call runs."""
+
+    async def wait(server: Server) -> None:
+        async with asyncio.timeout(20):
+            while server.running_calls:  # noqa: ASYNC110 - the server has no event for it, and needs none
+                await asyncio.sleep(0.001)
+
+    return wait

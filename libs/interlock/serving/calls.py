@@ -22,6 +22,9 @@ _LOGGER = logging.getLogger(__name__)
 _HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 _OVERLOAD_RETRY_SECONDS = 1.0
 
+_LEVELS = {Reason.INTERNAL: logging.ERROR, Reason.OVERLOADED: logging.WARNING, Reason.DRAINING: logging.DEBUG}
+"""How loud a refusal is in the log; the others are for the caller to mend: info."""
+
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -42,7 +45,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     def __init__(self, max_concurrent_rpcs: int) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
-        self._running = 0
+        self.running = 0
 
     async def intercept_service(
         self,
@@ -54,17 +57,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             return None
         method = handler_call_details.method
         if method != _HEALTH_CHECK:
-            if self._running >= self._max_concurrent_rpcs:
+            if self.running >= self._max_concurrent_rpcs:
                 return self._overloaded(method)
             # This runs in the call's own task, whose end is the end of the call, however it comes.
             task = asyncio.current_task()
             assert task is not None
             task.add_done_callback(self._ended)
-            self._running += 1
+            self.running += 1
         return _guarded(method, handler)
 
     def _ended(self, _: asyncio.Task[Any]) -> None:
-        self._running -= 1
+        self.running -= 1
 
     def _overloaded(self, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         refusal = Refusal(
@@ -139,11 +142,13 @@ async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
     """Awaits the work of one call, answers what it raised, and logs how it ended."""
     started = time.monotonic()
 
-    def log(level: int, code: grpc.StatusCode, message: str = "", **fields: object) -> None:
+    def log(
+        level: int, code: grpc.StatusCode, message: str = "", *, failure: Exception | None = None, **fields: str
+    ) -> None:
         if _LOGGER.isEnabledFor(level):
             duration = round(time.monotonic() - started, 6)
             call = {"method": method, "code": code.name, "peer": context.peer(), "duration_seconds": duration, **fields}
-            _LOGGER.log(level, "%s %s%s", method, code.name, message and f": {message}", extra=call)
+            _LOGGER.log(level, "%s %s%s", method, code.name, message and f": {message}", extra=call, exc_info=failure)
 
     try:
         result = await work
@@ -154,13 +159,12 @@ async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
         log(logging.DEBUG, context.code() or grpc.StatusCode.UNKNOWN)
         raise
     except Exception as error:
-        refusal = _refusal_of(error)
+        refusal, failure = _refusal_of(error), None
         if refusal is None:
-            refusal = Refusal(Reason.INTERNAL, "the server failed; its log has the cause")
-            _LOGGER.exception("%s failed", method, extra={"method": method, "peer": context.peer()})
+            refusal, failure = Refusal(Reason.INTERNAL, "the server failed; its log has the cause"), error
         status = rpc_status.to_status(refusal.status())
-        level = logging.WARNING if refusal.reason is Reason.OVERLOADED else logging.INFO
-        log(level, status.code, refusal.message, reason=refusal.reason.value)
+        level = _LEVELS.get(refusal.reason, logging.INFO)
+        log(level, status.code, refusal.message, failure=failure, reason=refusal.reason.value)
         await context.abort_with_status(status)
     else:
         log(logging.DEBUG, grpc.StatusCode.OK)

@@ -43,7 +43,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, ASCII only: time, level, logger, message, the fields, and the traceback as `exception`."""
+    """One JSON object a line, ASCII only; a traceback is its field `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -59,7 +59,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line a record, fields last, and a traceback below. Control characters are escaped: callers choose some of it."""
+    """One line a record, a traceback below. Control characters are escaped: callers choose some of the text."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())

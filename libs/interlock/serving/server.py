@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import grpc
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -25,7 +26,6 @@ _LOGGER = logging.getLogger(__name__)
 _METADATA_BYTES = 16 * 1024  # a request's headers; the same soft and hard limit, so that none is dropped at random
 _KEEPALIVE_MS = 30_000  # how soon a vanished caller is looked for on an idle connection
 _KEEPALIVE_TIMEOUT_MS = 10_000
-_MIN_PING_INTERVAL_MS = 1_000
 
 
 class CannotListenError(Exception):
@@ -48,15 +48,15 @@ class ServerSettings(Settings):
     """Where a server listens and how much it takes at once.
 
     The default address is reached only from the same machine, since the server has no access control of its own. In a
-    pod or container set `0.0.0.0` (or `::` for both families). A host name is refused: it can mean several addresses,
-    of which gRPC is content to get one.
+    pod or container set `0.0.0.0`, which gRPC takes as every address of both families. A host name is refused: it can
+    mean several addresses, of which gRPC is content to get one.
     """
 
     table: ClassVar[str] = "server"
 
     host: str = setting(
         "127.0.0.1",
-        "IP address to listen on. 0.0.0.0 for every IPv4 address, :: for IPv6 too.",
+        "IP address to listen on. 0.0.0.0: every address of the machine, IPv6 too.",
         validate=_check_ip_address,
     )
     port: int = setting(50051, "TCP port to listen on. 0: a free one, named in the log.", minimum=0, maximum=65535)
@@ -81,9 +81,9 @@ class ServerSettings(Settings):
 
 
 class Server:
-    """One gRPC server. Add services, `start`, and `stop` (or `run_until_stopped`).
+    """One gRPC server. Add services, `start`, and `stop` (or `run_until_stopped`). It starts once.
 
-    Everything that belongs to gRPC's event loop is made in `start`.
+    It may be made outside of an event loop; what belongs to one is made in `start`.
     """
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
@@ -92,6 +92,7 @@ class Server:
         """Set when the server begins to stop. A servicer ends its endless streams then (`Reason.DRAINING`)."""
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
+        self._calls = CallInterceptor(self.settings.max_concurrent_rpcs)
         self._server: grpc.aio.Server | None = None
         self._port = 0
 
@@ -102,15 +103,31 @@ class Server:
             service_full_name: For health and reflection, such as `interlock.bootstrap.v1.BootstrapService`.
             add_to_server: Registers the servicer, such as `partial(add_BootstrapServiceServicer_to_server, servicer)`.
                 Its methods must be coroutines or async generators.
+
+        Raises:
+            RuntimeError: The server was started before.
+            LookupError: No imported module describes the service, so reflection could not either.
         """
         if self._server is not None:
             raise RuntimeError(f"{service_full_name} was added to a server that had been started")
+        try:
+            descriptor_pool.Default().FindServiceByName(service_full_name)
+        except KeyError:
+            raise LookupError(
+                f"no imported module describes {service_full_name}; import its `..._service_pb2` beside its "
+                "`..._service_pb2_grpc`, which does not import it"
+            ) from None
         self._services[service_full_name] = add_to_server
         self._health.add(service_full_name)
 
     def set_serving(self, service_full_name: str, serving: bool) -> None:
         """Says whether a service is well, for example that it lost its store; the server is ready only if all are."""
         self._health.set_serving(service_full_name, serving)
+
+    @property
+    def running_calls(self) -> int:
+        """Calls that run now, streams included; health checks are not counted."""
+        return self._calls.running
 
     async def start(self) -> int:
         """Listens and takes calls. Starting a started server changes nothing.
@@ -126,13 +143,11 @@ class Server:
             return self._port
         host, port = self.settings.host, self.settings.port
         _check_can_listen(host, port)
-        server = grpc.aio.server(
-            interceptors=[CallInterceptor(self.settings.max_concurrent_rpcs)], options=_options(self.settings)
-        )
+        server = grpc.aio.server(interceptors=[self._calls], options=_options(self.settings))
         try:
-            self._port = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            self._port = server.add_insecure_port(_address(host, port))
         except RuntimeError as error:
-            raise CannotListenError(f"cannot listen on {host}:{port}: {error}") from None
+            raise CannotListenError(f"cannot listen on {_address(host, port)}: {error}") from None
         for add_to_server in self._services.values():
             add_to_server(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -141,9 +156,8 @@ class Server:
         self._server = server
         self._health.take_calls()
         _LOGGER.info(
-            "serving on %s:%d",
-            host,
-            self._port,
+            "serving on %s",
+            _address(host, self._port),
             extra={"host": host, "port": self._port, "services": [*self._services]},
         )
         return self._port
@@ -206,10 +220,14 @@ def _check_can_listen(host: str, port: int) -> None:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortTakenError(
-                    f"{host}:{port} is taken: something else listens there, perhaps another server of this kind; "
-                    "stop it or choose another port"
+                    f"{_address(host, port)} is taken: something else listens there, perhaps another server of this "
+                    "kind; stop it or choose another port"
                 ) from None
-            raise CannotListenError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+            raise CannotListenError(f"cannot listen on {_address(host, port)}: {error.strerror}") from None
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _options(settings: ServerSettings) -> list[tuple[str, int]]:
@@ -225,6 +243,5 @@ def _options(settings: ServerSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         # Callers may ping as often as they like, also between calls, and are not sent away for it.
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
         ("grpc.http2.max_ping_strikes", 0),
     ]
