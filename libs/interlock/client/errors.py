@@ -29,9 +29,9 @@ from typing import TypeVar
 import grpc
 
 from interlock.client._internal.advice import ADVICE
-from interlock.client.groups import ContractDifferences
+from interlock.client.groups import Conflict, ContractDifferences
 from interlock.reasons import Reason
-from interlock.topology import GroupState, Instance, RevisionConflict, StaleIncarnation, StaleInstance
+from interlock.topology import GroupState, Instance, StaleIncarnation, StaleInstance
 
 _Detail = TypeVar("_Detail")
 
@@ -153,9 +153,9 @@ class RevisionConflictError(RefusedError):
     """Compare-and-swap lost: the group is at another revision than was expected."""
 
     @property
-    def conflict(self) -> RevisionConflict:
+    def conflict(self) -> Conflict:
         """The group's revision, epoch and instance, and the route that stands under the offered key."""
-        return self._detail(RevisionConflict)
+        return self._detail(Conflict)
 
     def _facts(self) -> Sequence[str]:
         conflict = self.conflict
@@ -178,7 +178,7 @@ class ContractMismatchError(RefusedError):
 
     def _facts(self) -> Sequence[str]:
         lines = [
-            f"{one.field}: the group has {one.standing_value} (rank {one.held_by}), this rank offers {one.offered_value}"
+            f"{one.field}: the group has {one.standing_value} (rank {one.held_by}), offered is {one.offered_value}"
             for one in self.mismatch.differences
         ]
         hidden = self.mismatch.total_count - len(lines)
@@ -245,7 +245,7 @@ class ImageFailedError(RefusedError):
 
 
 DETAIL_ERRORS: Mapping[str, tuple[type[RefusedError], type]] = {
-    Reason.REVISION_CONFLICT: (RevisionConflictError, RevisionConflict),
+    Reason.REVISION_CONFLICT: (RevisionConflictError, Conflict),
     Reason.CONTRACT_MISMATCH: (ContractMismatchError, ContractDifferences),
     Reason.STALE_INSTANCE: (StaleInstanceError, StaleInstance),
     Reason.STALE_INCARNATION: (StaleIncarnationError, StaleIncarnation),

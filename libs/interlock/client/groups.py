@@ -1,9 +1,9 @@
 """What `BootstrapClient` gives back, beside the values of `interlock.topology`."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from interlock.topology import Event, GroupState, Incompatibility, Instance, PrefillServerInfo, RankKey, Routes
+from interlock.topology import Event, GroupState, Incompatibility, Instance, PrefillServerInfo, RankKey, Route, Routes
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,29 @@ class DpRanksRegistered:
     """Rooms that were new."""
     overwritten: int
     """Rooms that had a rank before."""
+
+
+class RoomRank(NamedTuple):
+    """The DP rank that serves one request."""
+
+    room: int
+    """Rendezvous id of the request."""
+    dp_rank: int
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """What the loser of a compare-and-swap needs to decide without a second call."""
+
+    revision: int
+    """The group's current one."""
+    epoch: int
+    instance: Instance | None
+    """None: the group serves none."""
+    standing_route: Route | None
+    """The route that stands under the offered key. None: none stands."""
+    layout_omitted: bool
+    """`standing_route` was too large and came without its DSpark layout, which is None here whatever it is there."""
 
 
 @dataclass(frozen=True)

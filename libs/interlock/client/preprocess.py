@@ -26,9 +26,9 @@ from interlock.client._internal.picture_messages import (
     served_profiles,
 )
 from interlock.client._internal.pipeline import AsyncPatchStream, PatchStream
-from interlock.client._internal.retry import Attempts, RetryPolicy
+from interlock.client._internal.retry import DEFAULT_RETRY, Attempts, RetryPolicy
 from interlock.client._internal.sources import upload_of
-from interlock.client._internal.statuses import as_image_failed, error_of
+from interlock.client._internal.statuses import as_image_failed, error_of, raise_if_closed
 from interlock.client.pictures import Patches, Picture, PlannedImage, ServedProfiles, Source
 from interlock.preprocess.v1 import preprocess_pb2, preprocess_service_pb2_grpc
 from interlock.vision.plan import Plan
@@ -76,7 +76,7 @@ class PreprocessClient(SyncFace):
         address: str,
         *,
         timeout: float = 10.0,
-        retry: RetryPolicy = RetryPolicy(),
+        retry: RetryPolicy = DEFAULT_RETRY,
         max_patch_bytes: int = MAX_PATCH_BYTES,
     ) -> None:
         super().__init__(address, timeout=timeout, retry=retry)
@@ -215,7 +215,7 @@ class AsyncPreprocessClient(AsyncFace):
         address: str,
         *,
         timeout: float = 10.0,
-        retry: RetryPolicy = RetryPolicy(),
+        retry: RetryPolicy = DEFAULT_RETRY,
         max_patch_bytes: int = MAX_PATCH_BYTES,
     ) -> None:
         super().__init__(address, timeout=timeout, retry=retry)
@@ -295,6 +295,9 @@ class AsyncPreprocessClient(AsyncFace):
                 return assembly.patches()
             except grpc.RpcError as error:
                 pause = attempts.pause_after(as_image_failed(error_of(error, self.address)))
+            except asyncio.CancelledError:
+                raise_if_closed(self.address)
+                raise
             finally:
                 call.cancel()
             await asyncio.sleep(pause)

@@ -4,27 +4,23 @@
     geometry = plan(picture.width, picture.height, PROFILES[DEFAULT_PROFILE_NAME])
     patches = kernels.get().resize_patchify(picture.rgb, geometry, PROFILES[DEFAULT_PROFILE_NAME])
 
-Every refusal is a `VisionError` with a reason and a field.
+Every refusal is a `VisionError` with a reason and a field. What touches pixels is loaded when it is first asked for, so
+that a client can plan, and name a profile or options, with neither NumPy nor Pillow installed.
 """
 
-from interlock.vision import kernels
-from interlock.vision.decode import (
-    FORMATS,
-    AlphaHandling,
-    DecodeOptions,
-    ExifOrientation,
-    Picture,
-    SixteenBitGrey,
-    SourceInfo,
-    decode,
-    probe,
-    raw_picture,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from interlock.vision.errors import VisionError
 from interlock.vision.limits import MAX_INTERMEDIATE_BYTES, MAX_OUTPUT_BYTES, MAX_PIXELS
+from interlock.vision.options import AlphaHandling, DecodeOptions, ExifOrientation, SixteenBitGrey
 from interlock.vision.plan import Plan, check_plan, plan, token_types
-from interlock.vision.preview import preview
 from interlock.vision.profiles import DEFAULT_PROFILE_NAME, PROFILES, VisionProfile, check_profile
+
+if TYPE_CHECKING:
+    from interlock.vision import kernels
+    from interlock.vision.decoding import FORMATS, Picture, SourceInfo, decode, probe, raw_picture
+    from interlock.vision.previews import preview
 
 __all__ = [
     "DEFAULT_PROFILE_NAME",
@@ -52,3 +48,16 @@ __all__ = [
     "raw_picture",
     "token_types",
 ]
+
+_MODULE_OF = {
+    **dict.fromkeys(("FORMATS", "Picture", "SourceInfo", "decode", "probe", "raw_picture"), "decoding"),
+    "preview": "previews",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "kernels":
+        return import_module("interlock.vision.kernels")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"interlock.vision.{_MODULE_OF[name]}"), name)

@@ -12,7 +12,6 @@ from interlock.client.pictures import Patches
 from interlock.preprocess.v1 import preprocess_pb2
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _WORD_BYTES = 2

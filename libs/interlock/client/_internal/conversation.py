@@ -17,7 +17,13 @@ from interlock.client._internal.picture_messages import begin_message
 from interlock.client._internal.retry import RetryPolicy, asked_pause
 from interlock.client._internal.sources import Upload, upload_of
 from interlock.client._internal.statuses import image_failed
-from interlock.client.errors import ImageFailedError, InterlockError, PatchesDamagedError, SourceError, UnexpectedAnswerError
+from interlock.client.errors import (
+    ImageFailedError,
+    InterlockError,
+    PatchesDamagedError,
+    SourceError,
+    UnexpectedAnswerError,
+)
 from interlock.client.pictures import ImageResult, Picture, Source
 from interlock.preprocess.v1 import preprocess_pb2
 from interlock.reasons import Reason
@@ -63,7 +69,10 @@ class Conversation:
         self._sources_ended = False
         self._waiting: deque[_Image] = deque()
         self._results: deque[ImageResult] = deque()
-        self.stream_opened()
+        self._settings: preprocess_pb2.StreamSettings | None = None
+        self._in_flight: dict[str, _Image] = {}
+        self._sending: Iterator[_Step] | None = None
+        self._cancels: deque[str] = deque()
 
     # What the face asks
 
@@ -222,10 +231,10 @@ class Conversation:
 
     def stream_opened(self) -> None:
         """A new call begins, with nothing sent on it yet."""
-        self._settings: preprocess_pb2.StreamSettings | None = None
-        self._in_flight: dict[str, _Image] = {}
-        self._sending: Iterator[_Step] | None = None
-        self._cancels: deque[str] = deque()
+        self._settings = None
+        self._in_flight.clear()
+        self._sending = None
+        self._cancels.clear()
 
     def stream_lost(self) -> None:
         """The call broke: pictures without a result go back to those that wait."""

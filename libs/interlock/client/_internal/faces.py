@@ -1,4 +1,4 @@
-"""How a face makes one call: deadline, retries, errors. The rules are in `retry` and `statuses`; here is only the I/O."""
+"""How a face makes one call: deadline, retries, errors. The rules are in `retry` and `statuses`, the I/O is here."""
 
 import asyncio
 import time
@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 
 from interlock.client._internal.channels import OPTIONS, check_address
-from interlock.client._internal.retry import Attempts, RetryPolicy, check_timeout
-from interlock.client._internal.statuses import error_of
+from interlock.client._internal.retry import DEFAULT_RETRY, Attempts, RetryPolicy, check_timeout
+from interlock.client._internal.statuses import error_of, raise_if_closed
 from interlock.client.errors import UnexpectedAnswerError
 from interlock.reasons import Reason
 
@@ -52,7 +52,7 @@ class SyncFace:
         retry: how often a call that found no server is made.
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = RetryPolicy()) -> None:
+    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = DEFAULT_RETRY) -> None:
         self.address = check_address(address)
         self._timeout = check_timeout(timeout)
         self._retry = retry
@@ -72,12 +72,13 @@ class SyncFace:
 
     def _call(
         self,
-        method: grpc.UnaryUnaryMultiCallable[_Request, _Response],
+        method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
         rpc: Rpc[_Request, _Response, _Result],
         timeout: float | None,
         wait_for: frozenset[Reason] = NO_REASONS,
+        retry: RetryPolicy | None = None,
     ) -> _Result:
-        attempts = Attempts(self._retry, self._timeout if timeout is None else timeout, wait_for=wait_for)
+        attempts = Attempts(retry or self._retry, self._timeout if timeout is None else timeout, wait_for=wait_for)
         while True:
             try:
                 return rpc.result(method(rpc.request, timeout=attempts.time_left()))
@@ -95,7 +96,7 @@ class AsyncFace:
         retry: how often a call that found no server is made.
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = RetryPolicy()) -> None:
+    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = DEFAULT_RETRY) -> None:
         self.address = check_address(address)
         self._timeout = check_timeout(timeout)
         self._retry = retry
@@ -120,15 +121,19 @@ class AsyncFace:
 
     async def _call(
         self,
-        method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Response],
+        method: "grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]",
         rpc: Rpc[_Request, _Response, _Result],
         timeout: float | None,
         wait_for: frozenset[Reason] = NO_REASONS,
+        retry: RetryPolicy | None = None,
     ) -> _Result:
-        attempts = Attempts(self._retry, self._timeout if timeout is None else timeout, wait_for=wait_for)
+        attempts = Attempts(retry or self._retry, self._timeout if timeout is None else timeout, wait_for=wait_for)
         while True:
             try:
                 return rpc.result(await method(rpc.request, timeout=attempts.time_left()))
             except grpc.RpcError as error:
                 pause = attempts.pause_after(error_of(error, self.address))
+            except asyncio.CancelledError:
+                raise_if_closed(self.address)
+                raise
             await asyncio.sleep(pause)

@@ -105,9 +105,7 @@ def image_request(picture: Picture, upload: Upload) -> preprocess_pb2.Preprocess
         plan=None if picture.plan is None else plan_message(picture.plan),
     )
     if upload.kind == preprocess_pb2.SOURCE_KIND_RAW_RGB:
-        request.raw.CopyFrom(
-            preprocess_pb2.RawRgb(width=upload.width, height=upload.height, data=bytes(upload.data))
-        )
+        request.raw.CopyFrom(preprocess_pb2.RawRgb(width=upload.width, height=upload.height, data=bytes(upload.data)))
     else:
         request.encoded = bytes(upload.data)
     return request

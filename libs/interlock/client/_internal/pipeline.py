@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import grpc
 import grpc.aio
@@ -23,9 +23,13 @@ from interlock.preprocess.v1 import preprocess_pb2
 _FAREWELL_SECONDS = 1.0
 """How long a server may take to end a stream on which everything is answered, before the call is cancelled."""
 
-_SyncMethod = grpc.StreamStreamMultiCallable[preprocess_pb2.PreprocessImagesRequest, preprocess_pb2.PatchFrame]
-_AsyncMethod = grpc.aio.StreamStreamMultiCallable[preprocess_pb2.PreprocessImagesRequest, preprocess_pb2.PatchFrame]
-_AsyncCall = grpc.aio.StreamStreamCall[preprocess_pb2.PreprocessImagesRequest, preprocess_pb2.PatchFrame]
+if TYPE_CHECKING:
+    # grpc's own classes take no type arguments when the program runs.
+    _Frame: TypeAlias = preprocess_pb2.PatchFrame
+    _Step: TypeAlias = preprocess_pb2.PreprocessImagesRequest
+    _SyncMethod: TypeAlias = grpc.StreamStreamMultiCallable[_Step, _Frame]
+    _AsyncMethod: TypeAlias = grpc.aio.StreamStreamMultiCallable[_Step, _Frame]
+    _AsyncCall: TypeAlias = grpc.aio.StreamStreamCall[_Step, _Frame]
 
 
 class PatchStream:
@@ -36,7 +40,7 @@ class PatchStream:
 
     def __init__(
         self,
-        method: _SyncMethod,
+        method: "_SyncMethod",
         address: str,
         sources: Iterable[Source | Picture],
         defaults: Picture,
@@ -52,7 +56,7 @@ class PatchStream:
         self._attempts = Attempts(policy, timeout)
         self._changed = threading.Condition()
         self._driver: threading.Thread | None = None
-        self._call: grpc.StreamStreamCall | None = None
+        self._call: grpc.Call | None = None
         self._failure: BaseException | None = None
         self._iterated = False
         self._closed = False
@@ -144,7 +148,7 @@ class PatchStream:
         try:
             while not self._talk():
                 pass
-        except BaseException as error:  # noqa: BLE001  # handed to the thread that iterates
+        except BaseException as error:  # handed to the thread that iterates
             with self._changed:
                 self._failure = error
         finally:
@@ -206,7 +210,7 @@ class AsyncPatchStream:
 
     def __init__(
         self,
-        method: _AsyncMethod,
+        method: "_AsyncMethod",
         address: str,
         sources: Iterable[Source | Picture] | AsyncIterable[Source | Picture],
         defaults: Picture,
@@ -333,7 +337,7 @@ class AsyncPatchStream:
         self._notify()
         return pause
 
-    async def _write(self, call: _AsyncCall) -> None:
+    async def _write(self, call: "_AsyncCall") -> None:
         try:
             while True:
                 step = self._conversation.next_step()

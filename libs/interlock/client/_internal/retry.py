@@ -45,6 +45,13 @@ class RetryPolicy:
         return draw() * min(self.longest_delay, self.first_delay * 2.0 ** min(failures - 1, 32))
 
 
+DEFAULT_RETRY = RetryPolicy()
+"""Five attempts within about three seconds."""
+
+NO_RETRY = RetryPolicy(attempts=1)
+"""For a call that does harm when it is made twice."""
+
+
 def check_timeout(timeout: float) -> float:
     """The timeout, if it is one: a finite number of seconds above 0, so that no call can hang for good.
 
@@ -58,9 +65,7 @@ def check_timeout(timeout: float) -> float:
 
 def found_no_server(error: InterlockError) -> bool:
     """Whether the failure says nothing of the request: no server was reached, or it is about to stop."""
-    return isinstance(error, UnreachableError) or (
-        isinstance(error, RefusedError) and error.reason == Reason.DRAINING
-    )
+    return isinstance(error, UnreachableError) or (isinstance(error, RefusedError) and error.reason == Reason.DRAINING)
 
 
 def asked_pause(code: grpc.StatusCode, retry_delay: float | None) -> float | None:
@@ -96,6 +101,7 @@ class Attempts:
         self._draw = draw
         self._ends_at = None if timeout is None else clock() + check_timeout(timeout)
         self._failures = 0
+        self._endless = False
         self._waits = 0
         self._waited_out: RefusedError | None = None
 
@@ -106,6 +112,10 @@ class Attempts:
     def progressed(self) -> None:
         """The call got somewhere: what failed before no longer counts."""
         self._failures = 0
+
+    def never_give_up(self) -> None:
+        """From now on a server that cannot be found is looked for until the time is over."""
+        self._endless = True
 
     def pause_after(self, error: InterlockError) -> float:
         """Seconds to wait before the next attempt.
@@ -133,6 +143,8 @@ class Attempts:
             # Look once more shortly before the end rather than give up a second early.
             return self._draw() * (ceiling if time_left is None else min(ceiling, time_left))
         self._failures += 1
+        if found_no_server(error) and self._endless:
+            return self._policy.pause(self._failures, self._draw)
         if self._failures >= self._policy.attempts:
             return None
         if found_no_server(error):

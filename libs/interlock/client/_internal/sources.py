@@ -44,7 +44,8 @@ def upload_of(source: Source) -> Upload:
     if isinstance(source, str | os.PathLike):
         return Upload(preprocess_pb2.SOURCE_KIND_ENCODED, memoryview(_read(source)))
     try:
-        view = memoryview(source)
+        # An array of NumPy has the buffer protocol; its types say so only from Python 3.12 on.
+        view = memoryview(source)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(
             f"a picture is bytes, a path, RawRgb or an array (height, width, 3) of uint8, not {type(source).__name__}"

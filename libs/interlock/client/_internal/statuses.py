@@ -28,8 +28,8 @@ _STATUS_CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in 
 def error_of(call: grpc.RpcError, address: str) -> InterlockError:
     """The exception that tells why a call failed."""
     # Both faces raise errors that are calls as well; grpc's types do not say so.
-    code: grpc.StatusCode = call.code()  # type: ignore[attr-defined]
-    text: str = call.details() or ""  # type: ignore[attr-defined]
+    code: grpc.StatusCode = call.code()
+    text: str = call.details() or ""
     status = _rich_status(call)
     info = error_details_pb2.ErrorInfo()
     named = any(detail.Unpack(info) and info.domain == DOMAIN for detail in status.details)
