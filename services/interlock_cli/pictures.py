@@ -95,11 +95,14 @@ def make_there(
                 sent.append(index)
                 yield data
 
-    with calling(), PreprocessClient(address) as client:
-        with client.preprocess_many(sources(), profile=profile, decode_options=options, timeout=timeout) as results:
-            for result in results:
-                index = sent[result.index]
-                yield index, _made_there(result, files[index])
+    with (
+        calling(),
+        PreprocessClient(address) as client,
+        client.preprocess_many(sources(), profile=profile, decode_options=options, timeout=timeout) as results,
+    ):
+        for result in results:
+            index = sent[result.index]
+            yield index, _made_there(result, files[index])
     yield from unread
 
 

@@ -24,7 +24,12 @@ def key_options(command: _F) -> _F:
     """Gives a command `--dp`, `--cp`, `--tp`, `--pp`."""
     for name, meaning in reversed(DIMENSIONS.items()):
         command = click.option(
-            f"--{name}", type=UINT32, default=0, show_default=True, metavar="RANK", help=f"The rank's {meaning}-parallel rank."
+            f"--{name}",
+            type=UINT32,
+            default=0,
+            show_default=True,
+            metavar="RANK",
+            help=f"The rank's {meaning}-parallel rank.",
         )(command)
     return command
 
@@ -33,7 +38,12 @@ def size_options(command: _F) -> _F:
     """Gives a command `--dp-size`, `--cp-size`, `--tp-size`, `--pp-size`."""
     for name, meaning in reversed(DIMENSIONS.items()):
         command = click.option(
-            f"--{name}-size", type=UINT32, default=1, show_default=True, metavar="N", help=f"{meaning.capitalize()}-parallel size of the server."
+            f"--{name}-size",
+            type=UINT32,
+            default=1,
+            show_default=True,
+            metavar="N",
+            help=f"{meaning.capitalize()}-parallel size of the server.",
         )(command)
     return command
 
@@ -41,11 +51,24 @@ def size_options(command: _F) -> _F:
 def layout_options(command: _F) -> _F:
     """Gives a command what prefill and decode must agree on: page size, KV dtype and layout, DSpark layout, pools."""
     for option in (
-        click.option("--pool", "pools", multiple=True, metavar="NAME", help="KV pool transferred; repeat it. `interlock pools` lists them."),
+        click.option(
+            "--pool",
+            "pools",
+            multiple=True,
+            metavar="NAME",
+            help="KV pool transferred; repeat it. `interlock pools` lists them.",
+        ),
         click.option("--no-spec-layout", is_flag=True, help="Declare that there is no DSpark layout."),
-        click.option("--spec-layout", type=click.Path(path_type=Path), metavar="FILE.json", help="DSpark layout: the engine's JSON object, or null for none."),
+        click.option(
+            "--spec-layout",
+            type=click.Path(path_type=Path),
+            metavar="FILE.json",
+            help="DSpark layout: the engine's JSON object, or null for none.",
+        ),
         click.option("--kv-layout", metavar="NAME", help="Name of the KV byte layout. Not given: undeclared."),
-        click.option("--kv-cache-dtype", metavar="DTYPE", help="KV data type, for example bfloat16. Not given: undeclared."),
+        click.option(
+            "--kv-cache-dtype", metavar="DTYPE", help="KV data type, for example bfloat16. Not given: undeclared."
+        ),
         click.option("--page-size", type=UINT32, required=True, metavar="TOKENS", help="Tokens a KV page."),
     ):
         command = option(command)

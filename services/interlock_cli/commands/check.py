@@ -29,9 +29,9 @@ def check(
     pools: tuple[str, ...],
     **sizes: int,
 ) -> None:
-    """Check whether a decode server fits a prefill server (GROUP), before it starts.
+    """Check whether a decode server fits.
 
-    The options are the decode server's own values. Each violation is a row: the FIELD, what PREFILL has, what DECODE
+    It is compared with a prefill server (GROUP), before it starts. The options are the decode server's own values. Each violation is a row: the FIELD, what PREFILL has, what DECODE
     has, and why the two do not go together; the exit code is then 1. A group that is not ready is judged by what its
     ranks declared so far.
 

@@ -11,9 +11,9 @@ from interlock_cli.services import bootstrap_at, bootstrap_options, refused
 @bootstrap_options
 @json_option
 def info(group: str, address: str, timeout: float, as_json: bool) -> None:
-    """Show what a decode server gets to know of a prefill server (GROUP).
+    """Show what the ranks of a group share.
 
-    These are the values that all its ranks share. A group that is not ready has none yet: the keys of the ranks that
+    This is what a decode server gets to know of a prefill server (GROUP). A group that is not ready has none yet: the keys of the ranks that
     are missing or undeclared are shown, and the exit code is 1.
 
     \b
@@ -41,7 +41,7 @@ def info(group: str, address: str, timeout: float, as_json: bool) -> None:
         return
     values = document(ready.info)
     sizes = values.pop("sizes")
-    rows: list[tuple[str, object]] = [("revision", ready.revision), ("epoch", ready.epoch), ("instance", ready.instance)]
+    rows: list[tuple[str, object]] = [(name, getattr(ready, name)) for name in ("revision", "epoch", "instance")]
     rows += [(f"sizes.{dimension}", size) for dimension, size in sizes.items()]
     layout = values.pop("dsv41_spec_layout", "undeclared")
     rows += [(name, ", ".join(value) if isinstance(value, list) else value) for name, value in values.items()]

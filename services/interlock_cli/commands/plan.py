@@ -32,7 +32,9 @@ def _sizes(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> 
 def plan(
     sizes: tuple[tuple[int, int], ...], profile_name: str | None, profile_file: Path | None, as_json: bool
 ) -> None:
-    """Show the geometry that pictures of these sizes get, without any picture.
+    """Show the geometry that pictures get.
+
+    Only their sizes are needed, no picture.
 
     SIZE is the picture, WIDTHxHEIGHT in pixels. It is resized to RESIZE and placed on a grey CANVAS with its first
     pixel at column LEFT, row TOP. The canvas is cut into PATCHES (columns x rows), which become TOKENS of the language

@@ -87,12 +87,12 @@ def preprocess(
     sixteen_bit_grey: str,
     as_json: bool,
 ) -> None:
-    """Turn pictures into the bf16 patches that a vision tower eats.
+    """Turn pictures into bf16 patches.
 
-    The work is done in this process, or with --address by a Preprocess service; the bytes are the same. Each picture
-    becomes a .npy file of uint16 (the bits of bfloat16 numbers) with shape (rows of patches, patches a row, 3, patch
-    size, patch size). A file is written whole or not at all. Of several pictures a bad one is reported, the others are
-    written, and the exit code is 1.
+    Patches are what the vision tower of a model eats. They are made in this process, or with --address by a Preprocess
+    service; the bytes are the same. Each picture becomes a .npy file of uint16 (the bits of bfloat16 numbers) with
+    shape (rows of patches, patches a row, 3, patch size, patch size). A file is written whole or not at all. Of several
+    pictures a bad one is reported, the others are written, and the exit code is 1.
 
     The answer has a row for each picture: its SIZE in pixels, the SHAPE of its patches, the TOKENS that it takes in the
     language model, and the milliseconds of decoding and kernel.

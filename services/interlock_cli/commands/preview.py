@@ -27,7 +27,9 @@ _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 @profile_options
 @json_option
 def preview(patches: Path, output: Path, profile_name: str | None, profile_file: Path | None, as_json: bool) -> None:
-    """Draw patches back as the picture that the model sees, grey padding included.
+    """Draw patches back as a picture.
+
+    It is the picture that the model sees, grey padding included.
 
     PATCHES.npy is what `interlock preprocess` wrote: uint16 (the bits of bfloat16 numbers) of shape (rows of patches,
     patches a row, 3, patch size, patch size). The profile must be the one that the patches were made with.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def route() -> None:
-    """Register, remove and look at the routes of prefill ranks.
+    """Register, remove and list routes.
 
     A route is what one rank of a prefill server (a group) registers: its place among the ranks, its address, and the
     values that all ranks of the group must share.
@@ -68,7 +68,7 @@ def route() -> None:
     "--started-at",
     type=UINT64,
     metavar="NS",
-    help="When that launch began, in Unix nanoseconds. Without the two: the launch that the group serves, else a new one.",
+    help="When that launch began, in Unix nanoseconds. Without the two: the launch that is served, else a new one.",
 )
 @click.option(
     "--incarnation", type=UINT64, metavar="NS", help="Start of the rank's process, in Unix nanoseconds. Default: now."
@@ -265,7 +265,9 @@ def list_routes(group: str | None, address: str, timeout: float, as_json: bool) 
         snapshot = _snapshot(client, group, timeout)
     state = snapshot.state
     if state.revision == 0:
-        raise CommandError(f"nobody has registered in group {state.group!r}", reason=Reason.UNKNOWN_GROUP, field="group")
+        raise CommandError(
+            f"nobody has registered in group {state.group!r}", reason=Reason.UNKNOWN_GROUP, field="group"
+        )
     routes = sorted(snapshot.routes.values(), key=lambda route: route.key)
     if as_json:
         echo_json({"state": document(state), "routes": document(routes)})

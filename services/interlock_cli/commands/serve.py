@@ -68,6 +68,8 @@ class ServeCommand(click.Command):
 
         try:
             asyncio.run(_run(settings, announce))
+        except SettingsError as error:  # a kernel that is not there
+            raise click.UsageError(str(error)) from None
         except CannotListenError as error:
             raise CommandError(str(error)) from None
 
@@ -140,7 +142,7 @@ _COMMON_OPTIONS = [
         type=click.Path(path_type=Path),
         metavar="FILE",
         envvar="INTERLOCK_CONFIG",
-        help="Settings file (TOML) with the tables [server], [logs], [bootstrap], [preprocess].  [env: INTERLOCK_CONFIG]",
+        help="Settings file (TOML): tables [server], [logs], [bootstrap], [preprocess].  [env: INTERLOCK_CONFIG]",
     ),
     click.Option(["--json", "as_json"], is_flag=True, help="Say where it listens as one JSON line."),
 ]
@@ -159,7 +161,9 @@ def _examples(name: str) -> str:
 
 @click.group(cls=CommandGroup)
 def serve() -> None:
-    """Run the services, until SIGTERM or Ctrl-C.
+    """Run the services.
+
+    Each runs until SIGTERM or Ctrl-C.
 
     \b
     Examples:
@@ -179,6 +183,4 @@ serve.add_command(
 serve.add_command(
     ServeCommand("preprocess", [_PREPROCESS], "Serve Preprocess: pictures in, bf16 patches of a vision tower out.")
 )
-serve.add_command(
-    ServeCommand("all", [_BOOTSTRAP, _PREPROCESS], "Serve Bootstrap and Preprocess, both on one port.")
-)
+serve.add_command(ServeCommand("all", [_BOOTSTRAP, _PREPROCESS], "Serve Bootstrap and Preprocess, both on one port."))
