@@ -31,9 +31,9 @@ def check(
 ) -> None:
     """Check whether a decode server fits.
 
-    It is compared with a prefill server (GROUP), before it starts. The options are the decode server's own values. Each violation is a row: the FIELD, what PREFILL has, what DECODE
-    has, and why the two do not go together; the exit code is then 1. A group that is not ready is judged by what its
-    ranks declared so far.
+    It is compared with a prefill server (GROUP), before it starts; the options are the decode server's own values. Each
+    violation is a row: the FIELD, what PREFILL has, what DECODE has, and why the two do not go together; the exit code
+    is then 1. A group that is not ready is judged by what its ranks declared so far.
 
     \b
     Examples:

@@ -13,8 +13,8 @@ from interlock_cli.services import bootstrap_at, bootstrap_options, refused
 def info(group: str, address: str, timeout: float, as_json: bool) -> None:
     """Show what the ranks of a group share.
 
-    This is what a decode server gets to know of a prefill server (GROUP). A group that is not ready has none yet: the keys of the ranks that
-    are missing or undeclared are shown, and the exit code is 1.
+    This is what a decode server gets to know of a prefill server (GROUP). A group that is not ready has none yet: the
+    keys of the ranks that are missing or undeclared are shown, and the exit code is 1.
 
     \b
     Examples:
