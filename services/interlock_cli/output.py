@@ -14,6 +14,8 @@ _P = ParamSpec("_P")
 
 Row = Sequence[object]
 
+_LEAST_WRAPPED_WIDTH = 20
+
 
 def json_option(command: Callable[_P, None]) -> Callable[_P, None]:
     """Gives a command `--json`, handed over as `as_json`. With it, an error is a JSON document on stdout too."""
@@ -43,36 +45,43 @@ def echo_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") 
     be, one line a row.
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
+    lines = [list(columns), *texts]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     if title:
         click.echo(title)
     if sys.stdout.isatty():
-        _echo_rich_table(columns, rows, texts)
+        _echo_rich_table(columns, texts, widths, numeric)
         return
-    lines = [list(columns), *texts]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     for line in lines:
-        cells = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True))
+        cells = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(line, widths, numeric, strict=True))
         click.echo("  ".join(cells).rstrip())
 
 
-def _echo_rich_table(columns: Sequence[str], rows: Sequence[Row], texts: Sequence[Sequence[str]]) -> None:
+def _echo_rich_table(
+    columns: Sequence[str], texts: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]
+) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     table = Table(box=box.ROUNDED, header_style="bold")
+    # Only the widest column is wrapped, if that is enough.
+    widest = widths.index(max(widths))
+    enough = console.width - 3 * len(columns) - 1 - sum(widths) + widths[widest] >= _LEAST_WRAPPED_WIDTH
     for i, column in enumerate(columns):
-        numbers = bool(rows) and all(_is_number(row[i]) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(
+            column, justify="right" if numeric[i] else "left", no_wrap=enough and i != widest, overflow="fold"
+        )
     for line in texts:
         table.add_row(*(Text(cell) for cell in line))
-    Console().print(table)
+    console.print(table)
 
 
 def _is_number(cell: object) -> bool:
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
+    return cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool))
 
 
 def _cell(cell: object) -> str:
