@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.reasons import Reason
-from interlock.serving.refusals import Refusal
+from interlock.serving import Refusal
 from interlock.topology import Refused, Request, Topology, transition
 from interlock_bootstrap.refusals import refusal_of
 from interlock_bootstrap.stores import Store

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, takewhile
 
 from interlock.reasons import Reason
-from interlock.serving.refusals import Refusal
+from interlock.serving import Refusal
 from interlock_bootstrap.refusals import draining
 
 

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from interlock.bootstrap.v1 import bootstrap_pb2, bootstrap_service_pb2_grpc
 from interlock.reasons import Reason
-from interlock.serving.refusals import Refusal
+from interlock.serving import Refusal
 from interlock.topology import Topology, check_compatibility, prefill_server_info
 from interlock.topology.messages import (
-    check_compatibility_from_message,
-    deregister_route_from_message,
-    force_epoch_from_message,
-    group_from_message,
     group_state_to_message,
     incompatibility_to_message,
     instance_to_message,
     prefill_server_info_to_message,
-    rank_key_from_message,
+)
+from interlock.topology.request_messages import (
+    check_compatibility_from_message,
+    deregister_route_from_message,
+    force_epoch_from_message,
+    get_rank_info_from_message,
+    group_from_message,
     register_route_from_message,
 )
 from interlock_bootstrap.pages import page_token, parse_page
-from interlock_bootstrap.refusals import invalid_field, leases_unsupported, not_ready, unknown_rank
+from interlock_bootstrap.refusals import decoded, invalid_field, leases_unsupported, not_ready, unknown_rank
 from interlock_bootstrap.registry import LONGEST_WAIT, Registry
 from interlock_bootstrap.rooms import Rooms
 from interlock_bootstrap.settings import BootstrapSettings
@@ -38,7 +40,7 @@ MAX_ROOMS_A_CALL = 10_000
 """Rooms that one call may name, as the proto says."""
 
 WAIT_MARGIN = 0.2
-"""Seconds before the caller's deadline at which WaitDpRanks sends its last message, so that the caller still gets it."""
+"""Seconds before the caller's deadline at which WaitDpRanks sends its last message, so that it still arrives."""
 
 
 class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
@@ -58,7 +60,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     ) -> bootstrap_pb2.RegisterRouteResponse:
         if request.HasField("lease_ttl"):
             raise leases_unsupported([("lease_ttl", "must be absent: a route stays until it is removed")])
-        group, register = register_route_from_message(request)
+        group, register = decoded(register_route_from_message, request)
         _, topology = await self._registry.change(group, register)
         return bootstrap_pb2.RegisterRouteResponse(
             revision=topology.revision,
@@ -71,7 +73,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def DeregisterRoute(
         self, request: bootstrap_pb2.DeregisterRouteRequest, context: "Context"
     ) -> bootstrap_pb2.DeregisterRouteResponse:
-        group, deregister = deregister_route_from_message(request)
+        group, deregister = decoded(deregister_route_from_message, request)
         before, after = await self._registry.change(group, deregister)
         removed = len(after.routes) < len(before.routes)
         return bootstrap_pb2.DeregisterRouteResponse(removed=removed, revision=after.revision)
@@ -85,7 +87,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def ForceEpoch(
         self, request: bootstrap_pb2.ForceEpochRequest, context: "Context"
     ) -> bootstrap_pb2.ForceEpochResponse:
-        group, force_epoch = force_epoch_from_message(request)
+        group, force_epoch = decoded(force_epoch_from_message, request)
         await self._registry.read(group)
         before, after = await self._registry.change(group, force_epoch)
         return bootstrap_pb2.ForceEpochResponse(
@@ -97,7 +99,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def GetPrefillServerInfo(
         self, request: bootstrap_pb2.GetPrefillServerInfoRequest, context: "Context"
     ) -> bootstrap_pb2.GetPrefillServerInfoResponse:
-        topology = await self._read(request, context)
+        topology = await self._read(decoded(group_from_message, request), request, context)
         if not topology.ready or topology.instance is None:
             raise not_ready(topology)
         return bootstrap_pb2.GetPrefillServerInfoResponse(
@@ -110,13 +112,14 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def GetRankInfo(
         self, request: bootstrap_pb2.GetRankInfoRequest, context: "Context"
     ) -> bootstrap_pb2.GetRankInfoResponse:
-        """A live rank of a group that is not ready is answered, with its epoch: a rank that restarts must not cut off its
-        neighbours."""
-        key = rank_key_from_message(request, "key")
-        topology = await self._read(request, context)
+        """Also while the group is not ready: a rank that restarts must not cut off its neighbours."""
+        group, key = decoded(get_rank_info_from_message, request)
+        topology = await self._read(group, request, context)
         route = topology.routes.get(key)
         if route is None:
-            raise not_ready(topology) if topology.expects(key) else unknown_rank(topology, key)
+            raise (
+                not_ready(topology) if topology.sizes is None or topology.expects(key) else unknown_rank(topology, key)
+            )
         return bootstrap_pb2.GetRankInfoResponse(
             rank_ip=route.rank_ip, rank_port=route.rank_port, revision=topology.revision, epoch=topology.epoch
         )
@@ -134,8 +137,8 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def CheckCompatibility(
         self, request: bootstrap_pb2.CheckCompatibilityRequest, context: "Context"
     ) -> bootstrap_pb2.CheckCompatibilityResponse:
-        decode_server = check_compatibility_from_message(request)
-        topology = await self._read(request, context)
+        group, decode_server = decoded(check_compatibility_from_message, request)
+        topology = await self._read(group, request, context)
         return bootstrap_pb2.CheckCompatibilityResponse(
             incompatibilities=map(incompatibility_to_message, check_compatibility(topology, decode_server)),
             ready=topology.ready,
@@ -145,6 +148,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
 
     async def _read(
         self,
+        group: str,
         request: (
             bootstrap_pb2.GetPrefillServerInfoRequest
             | bootstrap_pb2.GetRankInfoRequest
@@ -153,21 +157,21 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         context: "Context",
     ) -> Topology:
         min_revision = request.min_revision if request.HasField("min_revision") else None
-        return await self._registry.read(group_from_message(request), min_revision, context.time_remaining())
+        return await self._registry.read(group, min_revision, context.time_remaining())
 
     # Watch
 
     async def WatchTopology(
         self, request: bootstrap_pb2.WatchTopologyRequest, context: "Context"
     ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse]:
-        group = group_from_message(request)
+        group = decoded(group_from_message, request)
         with self._one_more_watcher(), self._store.watch(group) as watch:
-            if request.HasField("after_revision") and request.after_revision == watch.current.revision:
-                yield progress_message(watch.current)
-            else:
-                for message in snapshot_messages(watch.current):
-                    yield message
             seen = watch.current
+            if request.HasField("after_revision") and request.after_revision == seen.revision:
+                yield progress_message(seen)
+            else:
+                for message in snapshot_messages(seen):
+                    yield message
             while True:
                 news = await watch.next(self._settings.progress_seconds)
                 if news is None:
@@ -201,7 +205,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def RegisterDpRanks(
         self, request: bootstrap_pb2.RegisterDpRanksRequest, context: "Context"
     ) -> bootstrap_pb2.RegisterDpRanksResponse:
-        group = group_from_message(request)
+        group = decoded(group_from_message, request)
         _check_room_count("assignments", len(request.assignments))
         topology = await self._registry.read(group)
         _check_dp_ranks(request.assignments, topology)
@@ -213,7 +217,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def QueryDpRanks(
         self, request: bootstrap_pb2.QueryDpRanksRequest, context: "Context"
     ) -> bootstrap_pb2.QueryDpRanksResponse:
-        group = group_from_message(request)
+        group = decoded(group_from_message, request)
         _check_room_count("rooms", len(request.rooms))
         topology = await self._store.load(group)
         known = self._rooms.query(group, topology.epoch, request.rooms)
@@ -222,7 +226,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
     async def WaitDpRanks(
         self, request: bootstrap_pb2.WaitDpRanksRequest, context: "Context"
     ) -> AsyncIterator[bootstrap_pb2.WaitDpRanksResponse]:
-        group = group_from_message(request)
+        group = decoded(group_from_message, request)
         _check_room_count("rooms", len(request.rooms))
         topology = await self._store.load(group)
         with self._rooms.wait(group, topology.epoch, request.rooms) as wait:
@@ -250,14 +254,14 @@ def _check_room_count(field: str, count: int) -> None:
 
 def _check_dp_ranks(assignments: Iterable[bootstrap_pb2.RoomAssignment], topology: Topology) -> None:
     """Every DP rank is below the group's DP size, if a live route says how large that is."""
-    if topology.sizes is None:
+    sizes = topology.sizes
+    if sizes is None:
         return
-    size = topology.sizes.dp
     for index, assignment in enumerate(assignments):
-        if assignment.dp_rank >= size:
+        if assignment.dp_rank >= sizes.dp:
             raise invalid_field(
                 f"assignments[{index}].dp_rank",
-                f"is {assignment.dp_rank}; the group has DP size {size}, so it must be below that",
+                f"is {assignment.dp_rank}; the group has DP size {sizes.dp}, so it must be below that",
             )
 
 

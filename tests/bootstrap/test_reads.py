@@ -4,8 +4,8 @@ import asyncio
 
 import grpc
 import pytest
-from conftest import INSTANCE, key, refused, registration
 
+from bootstrap.calls import INSTANCE, key, refused, registration
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.kv.v1 import pool_name_pb2
 

@@ -4,8 +4,8 @@ import asyncio
 
 import grpc
 import pytest
-from conftest import refused, registration
 
+from bootstrap.calls import refused, registration
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.serving import Refusal
 from interlock_bootstrap.rooms import Rooms
@@ -169,5 +169,3 @@ def test_more_awaited_rooms_than_allowed_are_refused_and_the_place_is_free_after
     with rooms.wait("g", 1, range(10)):
         pass
     assert rooms._waits == {}
-
-

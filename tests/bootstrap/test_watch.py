@@ -4,8 +4,8 @@ import asyncio
 
 import grpc
 import pytest
-from conftest import INSTANCE, instance, key, refused, registration, route
 
+from bootstrap.calls import INSTANCE, instance, key, refused, registration, route
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
 from interlock_bootstrap import watch_messages

@@ -283,7 +283,7 @@ class AsyncBootstrapClient(AsyncFace):
     """
 
     @cached_property
-    def _stub(self) -> bootstrap_service_pb2_grpc.BootstrapServiceAsyncStub:
+    def _stub(self) -> "bootstrap_service_pb2_grpc.BootstrapServiceAsyncStub":
         return bootstrap_service_pb2_grpc.BootstrapServiceStub(self._channel)
 
     async def register_route(

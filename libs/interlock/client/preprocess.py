@@ -222,7 +222,7 @@ class AsyncPreprocessClient(AsyncFace):
         self._max_patch_bytes = max_patch_bytes
 
     @cached_property
-    def _stub(self) -> preprocess_service_pb2_grpc.PreprocessServiceAsyncStub:
+    def _stub(self) -> "preprocess_service_pb2_grpc.PreprocessServiceAsyncStub":
         return preprocess_service_pb2_grpc.PreprocessServiceStub(self._channel)
 
     async def plan_images(

@@ -88,8 +88,7 @@ class Server:
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
-        self.draining = asyncio.Event()
-        """Set when the server begins to stop. A servicer ends its endless streams then (`Reason.DRAINING`)."""
+        self._drain_callbacks: list[Callable[[], None]] = []
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
         self._calls = CallInterceptor(self.settings.max_concurrent_rpcs)
@@ -119,6 +118,10 @@ class Server:
             ) from None
         self._services[service_full_name] = add_to_server
         self._health.add(service_full_name)
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called when the server begins to stop: a service ends its endless streams there (DRAINING)."""
+        self._drain_callbacks.append(callback)
 
     def set_serving(self, service_full_name: str, serving: bool) -> None:
         """Says whether a service is well, for example that it lost its store; the server is ready only if all are."""
@@ -173,7 +176,8 @@ class Server:
         grace = self.settings.grace_seconds if grace is None else grace
         _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
         self._health.drain()
-        self.draining.set()
+        for callback in self._drain_callbacks:
+            callback()
         await self._server.stop(grace)
         _LOGGER.info("stopped")
 
