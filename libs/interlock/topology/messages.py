@@ -12,8 +12,8 @@ from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.kv.v1 import spec_layout_pb2 as kv
 from interlock.kv.v1.pool_name_pb2 import PoolName
 from interlock.pools import POOL_NAMES
-from interlock.topology.changes import EpochStarted, Event, RouteRegistered, RouteRemoved
 from interlock.topology.compatibility import Incompatibility
+from interlock.topology.events import EpochStarted, Event, RouteRegistered, RouteRemoved
 from interlock.topology.limits import MAX_LAYOUT_BYTES, MAX_LISTED_KEYS
 from interlock.topology.readiness import GroupState, PrefillServerInfo, group_state
 from interlock.topology.state import InvalidFieldsError, Topology
