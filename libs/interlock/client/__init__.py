@@ -33,7 +33,6 @@ from interlock.client.errors import (
 )
 from interlock.client.groups import (
     Compatibility,
-    Conflict,
     ContractDifferences,
     Deregistered,
     DpRanksRegistered,
@@ -67,7 +66,6 @@ __all__ = [
     "BootstrapClient",
     "CallCancelledError",
     "Compatibility",
-    "Conflict",
     "ContractDifferences",
     "ContractMismatchError",
     "DeadlineError",

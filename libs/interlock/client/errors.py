@@ -29,9 +29,9 @@ from typing import TypeVar
 import grpc
 
 from interlock.client._internal.advice import ADVICE
-from interlock.client.groups import Conflict, ContractDifferences
+from interlock.client.groups import ContractDifferences
 from interlock.reasons import Reason
-from interlock.topology import GroupState, Instance, StaleIncarnation, StaleInstance
+from interlock.topology import GroupState, Instance, RevisionConflict, StaleIncarnation, StaleInstance
 
 _Detail = TypeVar("_Detail")
 
@@ -153,9 +153,9 @@ class RevisionConflictError(RefusedError):
     """Compare-and-swap lost: the group is at another revision than was expected."""
 
     @property
-    def conflict(self) -> Conflict:
+    def conflict(self) -> RevisionConflict:
         """The group's revision, epoch and instance, and the route that stands under the offered key."""
-        return self._detail(Conflict)
+        return self._detail(RevisionConflict)
 
     def _facts(self) -> Sequence[str]:
         conflict = self.conflict
@@ -245,7 +245,7 @@ class ImageFailedError(RefusedError):
 
 
 DETAIL_ERRORS: Mapping[str, tuple[type[RefusedError], type]] = {
-    Reason.REVISION_CONFLICT: (RevisionConflictError, Conflict),
+    Reason.REVISION_CONFLICT: (RevisionConflictError, RevisionConflict),
     Reason.CONTRACT_MISMATCH: (ContractMismatchError, ContractDifferences),
     Reason.STALE_INSTANCE: (StaleInstanceError, StaleInstance),
     Reason.STALE_INCARNATION: (StaleIncarnationError, StaleIncarnation),

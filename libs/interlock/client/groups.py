@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from interlock.topology import Event, GroupState, Incompatibility, Instance, PrefillServerInfo, RankKey, Route, Routes
+from interlock.topology import Event, GroupState, Incompatibility, Instance, PrefillServerInfo, RankKey, Routes
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,6 @@ class RoomRank(NamedTuple):
     room: int
     """Rendezvous id of the request."""
     dp_rank: int
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """What the loser of a compare-and-swap needs to decide without a second call."""
-
-    revision: int
-    """The group's current one."""
-    epoch: int
-    instance: Instance | None
-    """None: the group serves none."""
-    standing_route: Route | None
-    """The route that stands under the offered key. None: none stands."""
-    layout_omitted: bool
-    """`standing_route` was too large and came without its DSpark layout, which is None here whatever it is there."""
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,16 @@ from interlock.client.groups import (
 from interlock.reasons import Reason
 from interlock.topology import DecodeServer, GroupState, Instance, InvalidFieldsError, RankKey, Route
 from interlock.topology.messages import (
-    decode_server_message,
+    decode_server_to_message,
+    group_state_from_message,
     incompatibility_from_message,
     instance_from_message,
-    instance_message,
-    key_message,
+    instance_to_message,
     prefill_server_info_from_message,
-    route_message,
+    rank_key_to_message,
+    route_to_message,
 )
 from interlock.topology.validation import checked_route
-from interlock.topology.watch_messages import group_state_from_message
 
 NOT_READY_YET = frozenset({Reason.NOT_READY, Reason.UNKNOWN_GROUP})
 """Refusals that time alone can mend, for those who wait for a group."""
@@ -45,7 +45,7 @@ def register_route(
         ValueError: the route cannot be sent; names every faulty field where a rule does.
     """
     try:
-        message = route_message(route)
+        message = route_to_message(route)
     except ValueError:
         # A number that the wire cannot carry. The rules say it better than protobuf does.
         faults = checked_route(route)[1]
@@ -53,7 +53,7 @@ def register_route(
             raise InvalidFieldsError(faults) from None
         raise
     request = pb.RegisterRouteRequest(
-        group=group, route=message, instance=instance_message(instance), expected_revision=expected_revision
+        group=group, route=message, instance=instance_to_message(instance), expected_revision=expected_revision
     )
     return Rpc(
         request,
@@ -68,7 +68,7 @@ def deregister_route(
 ) -> Rpc[pb.DeregisterRouteRequest, pb.DeregisterRouteResponse, Deregistered]:
     """The end of one rank's route."""
     request = pb.DeregisterRouteRequest(
-        group=group, key=key_message(key), instance=instance_message(instance), incarnation=incarnation
+        group=group, key=rank_key_to_message(key), instance=instance_to_message(instance), incarnation=incarnation
     )
     return Rpc(request, lambda response: Deregistered(response.removed, response.revision))
 
@@ -93,7 +93,7 @@ def get_rank_info(
 ) -> Rpc[pb.GetRankInfoRequest, pb.GetRankInfoResponse, RankInfo]:
     """Where one rank is."""
     return Rpc(
-        pb.GetRankInfoRequest(group=group, key=key_message(key), min_revision=min_revision),
+        pb.GetRankInfoRequest(group=group, key=rank_key_to_message(key), min_revision=min_revision),
         lambda response: RankInfo(response.rank_ip, response.rank_port, response.revision, response.epoch),
     )
 
@@ -112,7 +112,7 @@ def check_compatibility(
     """Whether a decode server fits."""
     return Rpc(
         pb.CheckCompatibilityRequest(
-            group=group, decode_server=decode_server_message(decode_server), min_revision=min_revision
+            group=group, decode_server=decode_server_to_message(decode_server), min_revision=min_revision
         ),
         lambda response: Compatibility(
             tuple(map(incompatibility_from_message, response.incompatibilities)),
@@ -126,7 +126,7 @@ def check_compatibility(
 def force_epoch(group: str, floor: Instance | None) -> Rpc[pb.ForceEpochRequest, pb.ForceEpochResponse, ForcedEpoch]:
     """An epoch's end by hand."""
     return Rpc(
-        pb.ForceEpochRequest(group=group, floor=instance_message(floor)),
+        pb.ForceEpochRequest(group=group, floor=instance_to_message(floor)),
         lambda response: ForcedEpoch(response.revision, response.epoch, response.dropped_routes),
     )
 

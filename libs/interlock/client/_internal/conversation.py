@@ -70,6 +70,7 @@ class Conversation:
         self._waiting: deque[_Image] = deque()
         self._results: deque[ImageResult] = deque()
         self._settings: preprocess_pb2.StreamSettings | None = None
+        self._drained = False
         self._in_flight: dict[str, _Image] = {}
         self._sending: Iterator[_Step] | None = None
         self._cancels: deque[str] = deque()
@@ -158,7 +159,7 @@ class Conversation:
     def _next_to_begin(self, settings: preprocess_pb2.StreamSettings) -> _Image | None:
         now = self._clock()
         image = next((image for image in self._waiting if image.not_before <= now), None)
-        if image is None:
+        if image is None or self._drained:
             return None
         if self._in_flight:
             # With nothing in flight even a picture beyond the credits is sent: the server says what is wrong with it.
@@ -216,6 +217,11 @@ class Conversation:
         return kind == "trailer"
 
     def _refused(self, image: _Image, error: ImageFailedError) -> None:
+        if error.reason == Reason.DRAINING and not image.cancelled:
+            # This server takes no more; it ends the call when it has answered what it has, and another may follow.
+            self._drained = True
+            self._waiting.append(image)
+            return
         image.refusals += 1
         pause = asked_pause(error.code, error.retry_delay)
         if pause is None or image.cancelled or image.refusals >= self._policy.attempts:
@@ -232,6 +238,7 @@ class Conversation:
     def stream_opened(self) -> None:
         """A new call begins, with nothing sent on it yet."""
         self._settings = None
+        self._drained = False
         self._in_flight.clear()
         self._sending = None
         self._cancels.clear()

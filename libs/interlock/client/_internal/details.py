@@ -3,10 +3,13 @@
 from google.protobuf.any_pb2 import Any
 
 from interlock.bootstrap.v1 import errors_pb2 as pb
-from interlock.client.groups import Conflict, ContractDifferences, FieldDifference
-from interlock.topology import StaleIncarnation, StaleInstance
-from interlock.topology.messages import instance_from_message, key_from_message, route_from_message
-from interlock.topology.watch_messages import group_state_from_message
+from interlock.client.groups import ContractDifferences, FieldDifference
+from interlock.topology.detail_messages import (
+    revision_conflict_from_message,
+    stale_incarnation_from_message,
+    stale_instance_from_message,
+)
+from interlock.topology.messages import group_state_from_message, rank_key_from_message
 
 
 def typed_detail(packed: Any) -> object:
@@ -18,27 +21,17 @@ def typed_detail(packed: Any) -> object:
     conflict, mismatch, not_ready = pb.RevisionConflict(), pb.ContractMismatch(), pb.NotReady()
     stale_instance, stale_incarnation = pb.StaleInstance(), pb.StaleIncarnation()
     if packed.Unpack(conflict):
-        return Conflict(
-            revision=conflict.revision,
-            epoch=conflict.epoch,
-            instance=instance_from_message(conflict.instance) if conflict.HasField("instance") else None,
-            standing_route=route_from_message(conflict.standing_route) if conflict.HasField("standing_route") else None,
-            layout_omitted=conflict.layout_omitted,
-        )
+        return revision_conflict_from_message(conflict)
     if packed.Unpack(mismatch):
         differences = tuple(
-            FieldDifference(one.field, one.standing_value, one.offered_value, key_from_message(one.held_by))
+            FieldDifference(one.field, one.standing_value, one.offered_value, rank_key_from_message(one.held_by))
             for one in mismatch.mismatches
         )
         return ContractDifferences(differences, mismatch.total_count)
     if packed.Unpack(stale_instance):
-        return StaleInstance(instance_from_message(stale_instance.floor))
+        return stale_instance_from_message(stale_instance)
     if packed.Unpack(stale_incarnation):
-        return StaleIncarnation(
-            key_from_message(stale_incarnation.key),
-            stale_incarnation.newest_incarnation,
-            stale_incarnation.deregistered,
-        )
+        return stale_incarnation_from_message(stale_incarnation)
     if packed.Unpack(not_ready):
         return group_state_from_message(not_ready.state)
     return packed

@@ -5,8 +5,7 @@ from interlock.client.errors import UnexpectedAnswerError
 from interlock.client.groups import WatchChange, WatchItem, WatchProgress, WatchSnapshot
 from interlock.topology import Event, Route, Routes, apply
 from interlock.topology.limits import MAX_RANKS
-from interlock.topology.messages import route_from_message
-from interlock.topology.watch_messages import event_from_message, group_state_from_message
+from interlock.topology.messages import event_from_message, group_state_from_message, route_from_message
 
 _MAX_EVENTS = 2 * MAX_RANKS + 1
 """An epoch start, every route gone, and every route come."""
