@@ -60,8 +60,9 @@ class Stage:
             add_bootstrap(bootstrap, BootstrapSettings())
             pictures = add_preprocess(preprocess)
             self._started.put((await bootstrap.start(), await preprocess.start()))
-            await self._stopping.wait()
         except Exception as error:
             self._started.put(error)
+            return
+        await self._stopping.wait()
         await asyncio.gather(bootstrap.stop(grace=1), preprocess.stop(grace=1))
         await pictures.close()

@@ -148,14 +148,9 @@ class Story:
             refusal = error
         else:
             expect(False, "the rank was taken")
-        differences = refusal.mismatch.differences
         self._teller.say(refusal.diagnostics())
-        self._teller.table(
-            ["FIELD", "STANDING", "OFFERED", "HELD BY"],
-            [(d.field, d.standing_value, d.offered_value, d.held_by) for d in differences],
-        )
         told = {"sizes.tp": ("2", "3"), "page_size": ("64", "128"), "kv_cache_dtype": ("bfloat16", "fp8_e4m3")}
-        got = {d.field: (d.standing_value, d.offered_value) for d in differences}
+        got = {d.field: (d.standing_value, d.offered_value) for d in refusal.mismatch.differences}
         expect(got == told, f"the fields refused are {got}, not {told}")
         [after] = [state for state in self._bootstrap.list_groups() if state.group == GROUP]
         expect(after == before, "the refused request left something behind")
