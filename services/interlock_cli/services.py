@@ -69,7 +69,9 @@ def calling() -> Iterator[None]:
         raise CommandError(str(error), exit_code=ExitCode.UNREACHABLE) from None
     except InterlockError as error:
         raise CommandError(str(error)) from None
-    except ValueError as error:  # an address without a port, text that is no UTF-8
+    except UnicodeEncodeError:
+        raise click.UsageError("a text on the command line is no valid UTF-8") from None
+    except ValueError as error:  # an address that cannot be one
         raise click.UsageError(str(error)) from None
 
 
