@@ -1,0 +1,5 @@
+"""`python -m interlock_cli` is the `interlock` command."""
+
+from interlock_cli import main
+
+main()

@@ -1,0 +1,397 @@
+"""`interlock route`: what is registered in a Bootstrap service."""
+
+import time
+import uuid
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from interlock_cli.errors import CommandError, printable
+from interlock_cli.groups import CommandGroup
+from interlock_cli.output import echo_json, echo_table, json_option
+from interlock_cli.ranks import (
+    DIMENSIONS,
+    UINT32,
+    UINT64,
+    chosen_pools,
+    chosen_spec_layout,
+    key_options,
+    layout_options,
+    size_options,
+)
+from interlock_cli.services import bootstrap_at, bootstrap_options, refused
+
+if TYPE_CHECKING:
+    from interlock.client import BootstrapClient, WatchSnapshot
+    from interlock.topology import Event, GroupState, Instance, RankKey, Route
+
+
+@click.group(cls=CommandGroup)
+def route() -> None:
+    """Register, remove and list routes.
+
+    A route is what one rank of a prefill server (a group) registers: its place among the ranks, its address, and the
+    values that all ranks of the group must share.
+
+    \b
+    Examples:
+      interlock route list
+      interlock route list prefill-a
+      interlock route watch prefill-a --json
+    """
+
+
+@route.command()
+@click.argument("group")
+@key_options
+@size_options
+@click.option("--rank-ip", required=True, metavar="HOST", help="Where the rank listens: an IP address or host name.")
+@click.option("--rank-port", required=True, type=UINT32, metavar="PORT", help="Port beside --rank-ip.")
+@layout_options
+@click.option("--load-balance-method", metavar="NAME", help="How requests find their DP rank.")
+@click.option(
+    "--enable-dsa-cache-layer-split/--disable-dsa-cache-layer-split",
+    default=None,
+    help="Whether DSA caches are split by layer over CP ranks.",
+)
+@click.option(
+    "--enable-kv-cache-sharding/--disable-kv-cache-sharding",
+    default=None,
+    help="Whether the KV cache is sharded over ranks.",
+)
+@click.option("--decode-allocation-policy", metavar="NAME", help="When decode allocates its KV pages.")
+@click.option("--prefill-http-port", type=UINT32, metavar="PORT", help="Port of the rank's HTTP server.")
+@click.option("--instance-id", metavar="ID", help="Launch that the rank belongs to; needs --started-at.")
+@click.option(
+    "--started-at",
+    type=UINT64,
+    metavar="NS",
+    help="When that launch began, in Unix nanoseconds. Without the two: the launch that is served, else a new one.",
+)
+@click.option(
+    "--incarnation", type=UINT64, metavar="NS", help="Start of the rank's process, in Unix nanoseconds. Default: now."
+)
+@click.option(
+    "--expected-revision",
+    type=UINT64,
+    metavar="REVISION",
+    help="Compare-and-swap: refuse unless the group is at this revision; 0: unless it has no live route.",
+)
+@bootstrap_options
+@json_option
+def register(
+    group: str,
+    address: str,
+    timeout: float,
+    as_json: bool,
+    rank_ip: str,
+    rank_port: int,
+    page_size: int,
+    kv_cache_dtype: str | None,
+    kv_layout: str | None,
+    spec_layout: Path | None,
+    no_spec_layout: bool,
+    pools: tuple[str, ...],
+    load_balance_method: str | None,
+    enable_dsa_cache_layer_split: bool | None,
+    enable_kv_cache_sharding: bool | None,
+    decode_allocation_policy: str | None,
+    prefill_http_port: int | None,
+    instance_id: str | None,
+    started_at: int | None,
+    incarnation: int | None,
+    expected_revision: int | None,
+    **dimensions: int,
+) -> None:
+    """Register one rank of GROUP.
+
+    The answer says at which REVISION and in which EPOCH the route stands, and how many routes of the group are
+    REGISTERED of those EXPECTED. A rank that does not fit its group is refused: each value that differs is shown with
+    the one that stands and the rank that holds it. Registering the same again changes nothing.
+
+    \b
+    Examples:
+      interlock route register prefill-a --tp 0 --tp-size 2 --rank-ip 10.0.0.1 --rank-port 9000 --page-size 64
+      interlock route register prefill-a --tp 1 --tp-size 2 --rank-ip 10.0.0.2 --rank-port 9000 --page-size 64
+      interlock route register prefill-b --rank-ip 10.0.0.3 --rank-port 9000 --page-size 64 --expected-revision 0
+    """
+    from interlock.client import ContractMismatchError, RevisionConflictError
+    from interlock.topology import Instance, ParallelSizes, RankKey, Route
+    from interlock_cli.documents import document
+
+    if (instance_id is None) != (started_at is None):
+        raise click.UsageError("--instance-id and --started-at go together")
+    offered = Route(
+        key=RankKey(**{name: dimensions[name] for name in DIMENSIONS}),
+        incarnation=time.time_ns() if incarnation is None else incarnation,
+        sizes=ParallelSizes(**{name: dimensions[f"{name}_size"] for name in DIMENSIONS}),
+        rank_ip=rank_ip,
+        rank_port=rank_port,
+        page_size=page_size,
+        kv_cache_dtype=kv_cache_dtype,
+        kv_layout=kv_layout,
+        dsv41_spec_layout=chosen_spec_layout(spec_layout, no_spec_layout),
+        load_balance_method=load_balance_method,
+        enable_dsa_cache_layer_split=enable_dsa_cache_layer_split,
+        enable_kv_cache_sharding=enable_kv_cache_sharding,
+        decode_allocation_policy=decode_allocation_policy,
+        pools=chosen_pools(pools),
+        prefill_http_port=prefill_http_port,
+    )
+    with bootstrap_at(address, timeout) as client:
+        if instance_id is not None and started_at is not None:
+            instance = Instance(instance_id, started_at)
+        else:
+            instance = _current_or_new_instance(_snapshot(client, group, timeout).state)
+        try:
+            registered = client.register_route(offered, instance, group=group, expected_revision=expected_revision)
+        except ContractMismatchError as error:
+            differences = error.mismatch.differences
+            if not as_json:
+                echo_table(
+                    ["FIELD", "STANDING", "OFFERED", "HELD BY"],
+                    [(d.field, d.standing_value, d.offered_value, d.held_by) for d in differences],
+                    title=f"does not fit group {group}: {error.mismatch.total_count} values differ",
+                )
+            end = refused(error)
+            end.field = ", ".join(difference.field for difference in differences)
+            end.facts["mismatches"] = document(differences)
+            raise end from None
+        except RevisionConflictError as error:
+            end = refused(error)
+            end.facts["conflict"] = document(error.conflict)
+            raise end from None
+    if as_json:
+        echo_json({"group": group, "instance": document(instance), **document(registered)})
+    else:
+        echo_table(
+            ["GROUP", "RANK", "REVISION", "EPOCH", "REGISTERED", "EXPECTED", "READY"],
+            [
+                (
+                    group,
+                    offered.key,
+                    registered.revision,
+                    registered.epoch,
+                    registered.registered,
+                    registered.expected,
+                    registered.ready,
+                )
+            ],
+        )
+
+
+@route.command()
+@click.argument("group")
+@key_options
+@click.option("--instance-id", metavar="ID", help="Launch that the rank belongs to; needs --started-at.")
+@click.option(
+    "--started-at", type=UINT64, metavar="NS", help="When that launch began. Without the two: the one that is served."
+)
+@click.option("--incarnation", type=UINT64, metavar="NS", help="As it was registered. Default: whatever stands.")
+@bootstrap_options
+@json_option
+def deregister(
+    group: str,
+    address: str,
+    timeout: float,
+    as_json: bool,
+    instance_id: str | None,
+    started_at: int | None,
+    incarnation: int | None,
+    **dimensions: int,
+) -> None:
+    """Remove one rank's route from GROUP.
+
+    Only a route of exactly this launch and incarnation is removed. That none stands is no error: REMOVED says no.
+
+    \b
+    Examples:
+      interlock route deregister prefill-a --tp 1
+      interlock route deregister prefill-a --tp 1 --json
+    """
+    from interlock.client import Deregistered
+    from interlock.topology import Instance, RankKey
+    from interlock_cli.documents import document
+
+    if (instance_id is None) != (started_at is None):
+        raise click.UsageError("--instance-id and --started-at go together")
+    key = RankKey(**dimensions)
+    with bootstrap_at(address, timeout) as client:
+        standing = _snapshot(client, group, timeout)
+        instance = standing.state.instance
+        if instance_id is not None and started_at is not None:
+            instance = Instance(instance_id, started_at)
+        if incarnation is None and key in standing.routes:
+            incarnation = standing.routes[key].incarnation
+        if instance is None or incarnation is None:
+            removed = Deregistered(False, standing.state.revision)
+        else:
+            removed = client.deregister_route(key, instance, incarnation, group=group)
+    if as_json:
+        echo_json({"group": group, "key": document(key), **document(removed)})
+    else:
+        echo_table(["GROUP", "RANK", "REMOVED", "REVISION"], [(group, key, removed.removed, removed.revision)])
+
+
+@route.command("list")
+@click.argument("group", required=False)
+@bootstrap_options
+@json_option
+def list_routes(group: str | None, address: str, timeout: float, as_json: bool) -> None:
+    """Show all groups, or the ranks of GROUP.
+
+    A group is ready when each of its EXPECTED ranks has a route and all of them declared alike. Of one group each rank
+    is a row: live, undeclared (it still has to declare a value that another rank declared), or missing.
+
+    \b
+    Examples:
+      interlock route list
+      interlock route list prefill-a
+      interlock route list prefill-a --json
+    """
+    from interlock.reasons import Reason
+    from interlock_cli.documents import document
+
+    with bootstrap_at(address, timeout) as client:
+        if group is None:
+            groups = list(client.list_groups())
+            if as_json:
+                echo_json({"groups": document(groups)})
+            else:
+                echo_table(_GROUP_COLUMNS, [_group_row(state) for state in groups])
+            return
+        snapshot = _snapshot(client, group, timeout)
+    state = snapshot.state
+    if state.revision == 0:
+        raise CommandError(
+            f"nobody has registered in group {state.group!r}", reason=Reason.UNKNOWN_GROUP, field="group"
+        )
+    routes = sorted(snapshot.routes.values(), key=lambda route: route.key)
+    if as_json:
+        echo_json({"state": document(state), "routes": document(routes)})
+        return
+    echo_table(_GROUP_COLUMNS, [_group_row(state)])
+    undeclared = set(state.undeclared_keys)
+    rows: list[tuple[RankKey, tuple[object, ...]]] = [
+        (
+            r.key,
+            (_address(r), r.incarnation, r.prefill_http_port, "undeclared" if r.key in undeclared else "live"),
+        )
+        for r in routes
+    ]
+    rows += [(key, (None, None, None, "missing")) for key in state.missing_keys]
+    click.echo()
+    echo_table(["RANK", "ADDRESS", "INCARNATION", "HTTP PORT", "STATE"], [(key, *row) for key, row in sorted(rows)])
+    for word, keys, count in (
+        ("missing", state.missing_keys, state.missing_count),
+        ("undeclared", state.undeclared_keys, state.undeclared_count),
+    ):
+        if count > len(keys):
+            click.echo(f"... and {count - len(keys)} more {word}")
+
+
+@route.command()
+@click.argument("group")
+@bootstrap_options
+@json_option
+def watch(group: str, address: str, timeout: float, as_json: bool) -> None:
+    """Follow GROUP: its routes as they are, then every change, until Ctrl-C.
+
+    Each line has the REVISION, what happened, and to which rank. A snapshot comes first, and again whenever changes
+    were missed; it replaces what was shown before. With --json each revision is one line, with the group's state after
+    it. --timeout bounds the wait for the first snapshot.
+
+    \b
+    Examples:
+      interlock route watch prefill-a
+      interlock route watch prefill-a --json | jq .state.ready
+    """
+    from interlock.client import WatchChange, WatchSnapshot
+    from interlock_cli.documents import document, event_document
+
+    with bootstrap_at(address, timeout) as client, suppress(KeyboardInterrupt):
+        for item in client.watch_topology(group):
+            if isinstance(item, WatchSnapshot):
+                if as_json:
+                    routes = sorted(item.routes.values(), key=lambda route: route.key)
+                    echo_json({"snapshot": document(routes), "state": document(item.state)}, line=True)
+                else:
+                    _echo_watch_line(item.state.revision, "snapshot", _progress(item.state))
+                    for route in sorted(item.routes.values(), key=lambda route: route.key):
+                        _echo_watch_line(item.state.revision, "live", f"{route.key}  {_address(route)}")
+            elif isinstance(item, WatchChange):
+                if as_json:
+                    changes = [event_document(event) for event in item.events]
+                    echo_json({"events": changes, "state": document(item.state)}, line=True)
+                else:
+                    for event in item.events:
+                        _echo_watch_line(item.state.revision, *_event_texts(event))
+                    _echo_watch_line(item.state.revision, "state", _progress(item.state))
+
+
+def _snapshot(client: "BootstrapClient", group: str, timeout: float) -> "WatchSnapshot":
+    """The group as it is: the first item of a watch."""
+    from interlock.client import WatchSnapshot
+
+    with closing(client.watch_topology(group, timeout=timeout)) as items:
+        return next(item for item in items if isinstance(item, WatchSnapshot))
+
+
+def _current_or_new_instance(state: "GroupState") -> "Instance":
+    """The launch that a group serves, else one that it will accept."""
+    from interlock.topology import Instance
+
+    if state.instance is not None and state.registered:
+        return state.instance
+    floor = 0 if state.floor is None else state.floor.started_at
+    return Instance(str(uuid.uuid4()), max(time.time_ns(), floor + 1))
+
+
+_GROUP_COLUMNS = ["GROUP", "STATE", "REGISTERED", "EXPECTED", "EPOCH", "REVISION", "INSTANCE", "STARTED AT"]
+
+
+def _group_row(state: "GroupState") -> tuple[object, ...]:
+    instance = state.instance
+    return (
+        state.group,
+        _word(state),
+        state.registered,
+        state.expected,
+        state.epoch,
+        state.revision,
+        None if instance is None else instance.id,
+        None if instance is None else instance.started_at,
+    )
+
+
+def _word(state: "GroupState") -> str:
+    if state.ready:
+        return "ready"
+    if not state.registered:
+        return "empty"
+    return "undeclared" if not state.missing_count else "incomplete"
+
+
+def _progress(state: "GroupState") -> str:
+    return f"{_word(state)}, {state.registered} of {state.expected} registered, epoch {state.epoch}"
+
+
+def _event_texts(event: "Event") -> tuple[str, str]:
+    """What an event is, and to what it happened."""
+    from interlock.topology import EpochStarted, RouteRegistered
+
+    if isinstance(event, EpochStarted):
+        return "epoch", f"{event.epoch}  {event.instance or 'no instance yet'}"
+    if isinstance(event, RouteRegistered):
+        return "registered", f"{event.route.key}  {_address(event.route)}"
+    return "removed", str(event.key)
+
+
+def _echo_watch_line(revision: int, what: str, to_what: str) -> None:
+    click.echo(printable(f"{revision}  {what:<10}  {to_what}"))
+
+
+def _address(route: "Route") -> str:
+    return f"[{route.rank_ip}]:{route.rank_port}" if ":" in route.rank_ip else f"{route.rank_ip}:{route.rank_port}"

@@ -1,0 +1,186 @@
+"""`interlock serve`: its options are the settings that the services declare."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from interlock_cli.errors import CommandError
+from interlock_cli.extras import extra
+from interlock_cli.groups import CommandGroup
+from interlock_cli.output import echo_json
+
+if TYPE_CHECKING:
+    from interlock.serving.config import Setting, Settings
+
+_BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
+
+
+class ServeCommand(click.Command):
+    """Serves the named services. Its options are only known, and their modules imported, when they are asked for."""
+
+    def __init__(self, name: str, services: Sequence[str], about: str) -> None:
+        super().__init__(name, callback=self._serve, help=f"{about}\n\n{_EXPLANATION}\n\n\b\n{_examples(name)}")
+        self.services = services
+        self._options: list[click.Parameter] | None = None
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        if self._options is None:
+            self._options = [*_COMMON_OPTIONS, *(_option(s) for kind in self._kinds() for s in _declared(kind))]
+        return [*self._options, *super().get_params(ctx)]
+
+    def _kinds(self) -> "list[type[Settings]]":
+        """The settings that this command's process has."""
+        server, logs, *services = _settings_classes()
+        return [server, logs, *(kind for kind in services if kind.table in self.services)]
+
+    def _serve(self, config: Path | None, as_json: bool, **flags: Any) -> None:
+        from interlock.serving.config import SettingsError, load_settings_file, resolve
+        from interlock.serving.logs import LogSettings, configure
+        from interlock.serving.server import CannotListenError
+
+        try:
+            file = load_settings_file(config, _settings_classes()) if config is not None else {}
+            settings = {
+                kind.table: resolve(
+                    kind,
+                    flags={s.name: flags[_parameter_name(s)] for s in _declared(kind)},
+                    environment=os.environ,
+                    file=file,
+                )
+                for kind in self._kinds()
+            }
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from None
+        logs = settings[LogSettings.table]
+        assert isinstance(logs, LogSettings)
+        configure(logs)
+
+        def announce(address: str) -> None:
+            if as_json:
+                echo_json({"serving": list(self.services), "address": address}, line=True)
+            else:
+                click.echo(f"interlock: serving {' and '.join(self.services)} on {address}")
+
+        try:
+            asyncio.run(_run(settings, announce))
+        except SettingsError as error:  # a kernel that is not there
+            raise click.UsageError(str(error)) from None
+        except CannotListenError as error:
+            raise CommandError(str(error)) from None
+
+
+async def _run(settings: "dict[str, Settings]", announce: Callable[[str], None]) -> None:
+    """Serves until the process is told to stop."""
+    from interlock.serving.server import Server, ServerSettings, run_until_stopped
+
+    server_settings = settings[ServerSettings.table]
+    assert isinstance(server_settings, ServerSettings)
+    server = Server(server_settings)
+    async with contextlib.AsyncExitStack() as stack:
+        if _BOOTSTRAP in settings:
+            from interlock_bootstrap.serve import add_bootstrap
+            from interlock_bootstrap.settings import BootstrapSettings
+
+            bootstrap_settings = settings[_BOOTSTRAP]
+            assert isinstance(bootstrap_settings, BootstrapSettings)
+            add_bootstrap(server, bootstrap_settings)
+        if _PREPROCESS in settings:
+            from interlock_preprocess.serve import add_preprocess
+            from interlock_preprocess.settings import PreprocessSettings
+
+            preprocess_settings = settings[_PREPROCESS]
+            assert isinstance(preprocess_settings, PreprocessSettings)
+            stack.push_async_callback(add_preprocess(server, preprocess_settings).close)
+        port = await server.start()
+        host = server_settings.host
+        # Runs when `run_until_stopped` waits: whoever reads the line may send a signal at once.
+        asyncio.get_running_loop().call_soon(announce, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        await run_until_stopped(server)
+
+
+def _settings_classes() -> "list[type[Settings]]":
+    """All that a settings file may set."""
+    with extra("all"):
+        from interlock.serving.logs import LogSettings
+        from interlock.serving.server import ServerSettings
+        from interlock_bootstrap.settings import BootstrapSettings
+        from interlock_preprocess.settings import PreprocessSettings
+
+    return [ServerSettings, LogSettings, BootstrapSettings, PreprocessSettings]
+
+
+def _declared(kind: "type[Settings]") -> "tuple[Setting, ...]":
+    from interlock.serving.config import declared_settings
+
+    return declared_settings(kind)
+
+
+def _parameter_name(setting: "Setting") -> str:
+    return f"{setting.table}_{setting.name}"
+
+
+def _option(setting: "Setting") -> click.Option:
+    """The flag of one setting. Values are handed on as texts, for the settings to read."""
+    prefix = "log-" if setting.table == "logs" else ""
+    default = "not set" if setting.default is None else str(setting.default).lower()
+    return click.Option(
+        [f"--{prefix}{setting.flag.removeprefix('--')}", _parameter_name(setting)],
+        type=click.Choice(setting.choices) if setting.choices else str,
+        metavar=None if setting.choices else setting.type.__name__.upper(),
+        help=f"{setting.help}  [default: {default}; env: {setting.variable}]",
+    )
+
+
+_COMMON_OPTIONS = [
+    click.Option(
+        ["--config"],
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        envvar="INTERLOCK_CONFIG",
+        help="Settings file (TOML): tables [server], [logs], [bootstrap], [preprocess].  [env: INTERLOCK_CONFIG]",
+    ),
+    click.Option(["--json", "as_json"], is_flag=True, help="Say where it listens as one JSON line."),
+]
+
+_EXPLANATION = """When it is ready it says on stdout where it listens; logs go to stderr. SIGTERM or Ctrl-C stops it:
+running calls have the grace period to end, and the exit code is 0. A flag goes before its environment variable, that
+before the settings file."""
+
+
+def _examples(name: str) -> str:
+    return f"""Examples:
+  interlock serve {name}
+  interlock serve {name} --host 0.0.0.0 --port 50051 --log-format json
+  INTERLOCK_SERVER_PORT=0 interlock serve {name} --json"""
+
+
+@click.group(cls=CommandGroup)
+def serve() -> None:
+    """Run the services.
+
+    Each runs until SIGTERM or Ctrl-C.
+
+    \b
+    Examples:
+      interlock serve all
+      interlock serve bootstrap --port 50051
+      interlock serve preprocess --port 50052 --log-format json
+    """
+
+
+serve.add_command(
+    ServeCommand(
+        "bootstrap",
+        [_BOOTSTRAP],
+        "Serve Bootstrap: prefill ranks register their routes, decode servers and routers learn the topology.",
+    )
+)
+serve.add_command(
+    ServeCommand("preprocess", [_PREPROCESS], "Serve Preprocess: pictures in, bf16 patches of a vision tower out.")
+)
+serve.add_command(ServeCommand("all", [_BOOTSTRAP, _PREPROCESS], "Serve Bootstrap and Preprocess, both on one port."))
