@@ -172,11 +172,17 @@ class Observation:
     """The row that was read, where `content` is None."""
     port: int | None = None
     """Its port."""
+    ready: tuple[int, int] | None = None
+    """The group was ready, with so many ranks and this page size; that is all that was read."""
 
     def agrees(self, content: GroupContent) -> bool:
         """Whether this is what one sees in a group of that content; the revisions are equal already."""
         if self.content is not None:
             return self.content == content
+        if self.ready is not None:
+            ranks, page_size = self.ready
+            sizes = [row.page_size for _, row in content.rows]
+            return self.epoch == content.epoch and sizes == [page_size] * ranks
         ports = {key: row.port for key, row in content.rows}
         return self.epoch == content.epoch and ports.get(self.key) == self.port
 
