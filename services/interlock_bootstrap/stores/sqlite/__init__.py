@@ -5,7 +5,8 @@
 """
 
 from interlock_bootstrap.stores.sqlite.errors import StoreFileError
+from interlock_bootstrap.stores.sqlite.settings import SqliteSettings
 from interlock_bootstrap.stores.sqlite.state_folder import default_state_folder
 from interlock_bootstrap.stores.sqlite.store import SqliteStore
 
-__all__ = ["SqliteStore", "StoreFileError", "default_state_folder"]
+__all__ = ["SqliteSettings", "SqliteStore", "StoreFileError", "default_state_folder"]

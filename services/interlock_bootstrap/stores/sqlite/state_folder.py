@@ -1,5 +1,6 @@
 """The folder that the store keeps its file in, and the lock by which one process at a time owns it."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -71,10 +72,8 @@ class StateFolder:
                 f"{LOCK_NAME} there): stop that one, or give this one a folder of its own by --state-folder"
             ) from None
         os.ftruncate(self._lock, 0)
-        try:
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without the number, which is for people
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-        except OSError:
-            pass  # a full disk: the lock holds without the number, which only the other one's message would show
 
     def release(self) -> None:
         """Lets go of the folder. Releasing twice changes nothing."""

@@ -17,12 +17,11 @@ from interlock.topology import Topology
 from interlock_bootstrap.commits import CommitWatch
 from interlock_bootstrap.stores import CommitUnknownError, Lease, StoreListener, StoreUnavailableError
 from interlock_bootstrap.stores.copies import Copies
-from interlock_bootstrap.stores.sqlite.database import FILE_NAME, Database
+from interlock_bootstrap.stores.sqlite.database import FILE_NAME
 from interlock_bootstrap.stores.sqlite.rows import (
     Contents,
     change_statements,
     forget_rooms_statement,
-    read_contents,
     rooms_statement,
 )
 from interlock_bootstrap.stores.sqlite.state_folder import StateFolder
