@@ -16,6 +16,10 @@ RETRY_SECONDS = 1.0
 """After which a caller that met a store without an answer may try again."""
 
 
+class CannotOpenStoreError(Exception):
+    """A store cannot be opened; the message says why, and what to do."""
+
+
 class StoreUnavailableError(Refusal):
     """The store cannot be reached, or what it keeps cannot be known to be current. Nothing was changed."""
 
@@ -74,12 +78,13 @@ class Store(Protocol):
         """Opens the store, and tells `listener` of the rooms that it keeps. Called once, before anything else.
 
         Raises:
-            Exception: It cannot be opened; the message says why and what to do. `close` is called nevertheless.
+            CannotOpenStoreError: `close` is called nevertheless.
         """
         ...
 
     async def close(self) -> None:
-        """Gives back all that the store holds; what was committed stays, if the backend is durable."""
+        """Gives back all that the store holds; what was committed stays, if the backend is durable. Once is enough,
+        and a second time does nothing."""
         ...
 
     async def load(self, group: str, *, fresh: bool = False) -> Topology:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
 
+_TABLES = {_BOOTSTRAP: (_BOOTSTRAP, "sqlite"), _PREPROCESS: (_PREPROCESS,)}
+"""The tables of settings that each service has."""
+
 
 class ServeCommand(click.Command):
     """Serves the named services. Its options are only known, and their modules imported, when they are asked for."""
@@ -35,13 +38,15 @@ class ServeCommand(click.Command):
 
     def _kinds(self) -> "list[type[Settings]]":
         """The settings that this command's process has."""
-        server, logs, *services = _settings_classes()
-        return [server, logs, *(kind for kind in services if kind.table in self.services)]
+        server, logs, *others = _settings_classes()
+        tables = {table for service in self.services for table in _TABLES[service]}
+        return [server, logs, *(kind for kind in others if kind.table in tables)]
 
     def _serve(self, config: Path | None, as_json: bool, **flags: Any) -> None:
         from interlock.serving.config import SettingsError, load_settings_file, resolve
         from interlock.serving.logs import LogSettings, configure
         from interlock.serving.server import CannotListenError
+        from interlock_bootstrap.stores import CannotOpenStoreError
 
         try:
             file = load_settings_file(config, _settings_classes()) if config is not None else {}
@@ -60,35 +65,41 @@ class ServeCommand(click.Command):
         assert isinstance(logs, LogSettings)
         configure(logs)
 
-        def announce(address: str) -> None:
+        def announce(address: str, store: str | None) -> None:
             if as_json:
-                echo_json({"serving": list(self.services), "address": address}, line=True)
+                facts = {"serving": list(self.services), "address": address}
+                echo_json(facts if store is None else {**facts, "store": store}, line=True)
             else:
-                click.echo(f"interlock: serving {' and '.join(self.services)} on {address}")
+                kept = "" if store is None else f"; groups are kept in {store}"
+                click.echo(f"interlock: serving {' and '.join(self.services)} on {address}{kept}")
 
         try:
             asyncio.run(_run(settings, announce))
         except SettingsError as error:  # a kernel that is not there
             raise click.UsageError(str(error)) from None
-        except CannotListenError as error:
+        except (CannotListenError, CannotOpenStoreError) as error:
             raise CommandError(str(error)) from None
 
 
-async def _run(settings: "dict[str, Settings]", announce: Callable[[str], None]) -> None:
+async def _run(settings: "dict[str, Settings]", announce: Callable[[str, str | None], None]) -> None:
     """Serves until the process is told to stop."""
     from interlock.serving.server import Server, ServerSettings, run_until_stopped
 
     server_settings = settings[ServerSettings.table]
     assert isinstance(server_settings, ServerSettings)
     server = Server(server_settings)
+    place: str | None = None
     async with contextlib.AsyncExitStack() as stack:
         if _BOOTSTRAP in settings:
-            from interlock_bootstrap.serve import add_bootstrap
+            from interlock_bootstrap.serve import add_bootstrap, make_store
             from interlock_bootstrap.settings import BootstrapSettings
+            from interlock_bootstrap.stores.sqlite import SqliteSettings
 
-            bootstrap_settings = settings[_BOOTSTRAP]
+            bootstrap_settings, sqlite_settings = settings[_BOOTSTRAP], settings[SqliteSettings.table]
             assert isinstance(bootstrap_settings, BootstrapSettings)
-            add_bootstrap(server, bootstrap_settings)
+            assert isinstance(sqlite_settings, SqliteSettings)
+            store, place = make_store(bootstrap_settings, sqlite_settings, os.environ)
+            add_bootstrap(server, bootstrap_settings, store)
         if _PREPROCESS in settings:
             from interlock_preprocess.serve import add_preprocess
             from interlock_preprocess.settings import PreprocessSettings
@@ -99,7 +110,7 @@ async def _run(settings: "dict[str, Settings]", announce: Callable[[str], None])
         port = await server.start()
         host = server_settings.host
         # Runs when `run_until_stopped` waits: whoever reads the line may send a signal at once.
-        asyncio.get_running_loop().call_soon(announce, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        asyncio.get_running_loop().call_soon(announce, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", place)
         await run_until_stopped(server)
 
 
@@ -109,9 +120,10 @@ def _settings_classes() -> "list[type[Settings]]":
         from interlock.serving.logs import LogSettings
         from interlock.serving.server import ServerSettings
         from interlock_bootstrap.settings import BootstrapSettings
+        from interlock_bootstrap.stores.sqlite import SqliteSettings
         from interlock_preprocess.settings import PreprocessSettings
 
-    return [ServerSettings, LogSettings, BootstrapSettings, PreprocessSettings]
+    return [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, PreprocessSettings]
 
 
 def _declared(kind: "type[Settings]") -> "tuple[Setting, ...]":
@@ -142,7 +154,8 @@ _COMMON_OPTIONS = [
         type=click.Path(path_type=Path),
         metavar="FILE",
         envvar="INTERLOCK_CONFIG",
-        help="Settings file (TOML): tables [server], [logs], [bootstrap], [preprocess].  [env: INTERLOCK_CONFIG]",
+        help="Settings file (TOML): tables [server], [logs], [bootstrap], [sqlite], [preprocess].  "
+        "[env: INTERLOCK_CONFIG]",
     ),
     click.Option(["--json", "as_json"], is_flag=True, help="Say where it listens as one JSON line."),
 ]
