@@ -84,7 +84,7 @@ async def storm(replica: Replica, number: int, seed: int) -> Aftermath:
     assert not faults, "\n".join(faults)
     history.observations += before.observations + after.observations
     start = next(each.outcome.revision for each in history.operations if isinstance(each.outcome, Stands))
-    check_linearizable(history, empty(start - 1), ambiguous_commits=True)
+    check_linearizable(history, empty(start - 1))
     return _aftermath(history, group, rows)
 
 

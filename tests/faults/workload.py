@@ -160,7 +160,7 @@ class GroupRun:
             case "new":
                 return self._new_life(choose, None)
             case "swap":
-                return self._new_life(choose, choose.choice([known, known, known, known - 1, 0]))
+                return self._new_life(choose, choose.choice([known, known, known, max(0, known - 1), 0]))
             case "again":
                 return recent
             case "leave":

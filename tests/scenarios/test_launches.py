@@ -116,7 +116,7 @@ async def test_a_launcher_whose_clock_is_an_hour_ahead_is_told_so(stub, group):
 
 async def test_an_admin_mends_a_floor_that_a_wrong_clock_set_too_high(stub, group, watch):
     ahead = registration(0, group=group)
-    ahead.instance.CopyFrom(pb.Instance(id="ahead", started_at=time.time_ns() + 50 * 10**9))
+    ahead.instance.CopyFrom(pb.Instance(id="launch-99", started_at=time.time_ns() + 50 * 10**9))
     await stub.RegisterRoute(ahead)
     watcher = await watch(group)
     refusal = await refused(stub.RegisterRoute(registration(0, launch=1, group=group)))
