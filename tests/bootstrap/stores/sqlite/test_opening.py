@@ -114,7 +114,7 @@ async def test_every_damaged_page_is_found(closed):
 
 async def test_one_flipped_bit_in_a_value_is_found(closed):
     whole = closed.file.read_bytes()
-    assert (at := whole.find(b"10.0.0.1")) > 0
+    at = whole.index(b"10.0.0.1")
     closed.file.write_bytes(whole[:at] + b"10.0.0.3" + whole[at + 8 :])
     assert "is damaged (a row of routes is not as it was written)" in await refusal(closed)
 
