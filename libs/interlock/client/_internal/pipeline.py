@@ -54,7 +54,10 @@ class PatchStream:
         self._defaults = defaults
         self._conversation = conversation
         self._attempts = Attempts(policy, timeout)
-        self._changed = threading.Condition()
+        # Entered as the lock itself, never as the condition: a signal that raises (Ctrl-C) inside the Python code of
+        # `Condition.__enter__` would leave it locked for good.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._driver: threading.Thread | None = None
         self._call: grpc.Call | None = None
         self._failure: BaseException | None = None
@@ -66,13 +69,13 @@ class PatchStream:
 
         Nothing happens if its result is out already. May be called from any thread.
         """
-        with self._changed:
+        with self._lock:
             self._conversation.cancel(index)
             self._changed.notify_all()
 
     def close(self) -> None:
         """End the stream: cancels what is in flight, and ends the threads. Leaving the loop does the same."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
             call, driver = self._call, self._driver
@@ -110,7 +113,7 @@ class PatchStream:
     def _next_result(self) -> ImageResult | None:
         """Waits for a result and sees to it that sources are drawn meanwhile. None: all are out."""
         while True:
-            with self._changed:
+            with self._lock:
                 while True:
                     result = self._conversation.take_result()
                     if result is not None:
@@ -130,12 +133,12 @@ class PatchStream:
         try:
             item = next(self._sources)
         except StopIteration:
-            with self._changed:
+            with self._lock:
                 self._conversation.end_sources()
                 self._changed.notify_all()
             return
         picture = ready(item, self._defaults)
-        with self._changed:
+        with self._lock:
             self._conversation.add(picture)
             self._changed.notify_all()
             if self._driver is None and self._conversation.has_work and not self._closed:
@@ -149,15 +152,15 @@ class PatchStream:
             while not self._talk():
                 pass
         except BaseException as error:  # handed to the thread that iterates
-            with self._changed:
+            with self._lock:
                 self._failure = error
         finally:
-            with self._changed:
+            with self._lock:
                 self._changed.notify_all()
 
     def _talk(self) -> bool:
         """One call, from its opening to its end. True: no other has to follow."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return True
             self._conversation.stream_opened()
@@ -165,11 +168,11 @@ class PatchStream:
             self._call = call = self._method(self._steps(over), timeout=self._attempts.time_left())
         try:
             for frame in call:
-                with self._changed:
+                with self._lock:
                     if self._conversation.receive(frame):
                         self._attempts.progressed()
                     self._changed.notify_all()
-            with self._changed:
+            with self._lock:
                 self._conversation.stream_ended()
             return True
         except grpc.RpcError as error:
@@ -178,10 +181,10 @@ class PatchStream:
             pause = self._attempts.pause_after(error_of(error, self._address))
         finally:
             call.cancel()
-            with self._changed:
+            with self._lock:
                 over.set()
                 self._changed.notify_all()
-        with self._changed:
+        with self._lock:
             self._conversation.stream_lost()
             self._changed.notify_all()
             return self._changed.wait_for(lambda: self._closed, pause)
@@ -189,7 +192,7 @@ class PatchStream:
     def _steps(self, over: threading.Event) -> Iterator[preprocess_pb2.PreprocessImagesRequest]:
         """What is to be written, for the thread of the transport that writes it."""
         while True:
-            with self._changed:
+            with self._lock:
                 while True:
                     if self._closed or over.is_set():
                         return
