@@ -1,7 +1,6 @@
 """How a command ends: exit codes, and the one line on stderr that says what went wrong."""
 
 import enum
-import errno
 import os
 from collections.abc import Mapping
 from typing import NoReturn
@@ -102,6 +101,4 @@ def printable(text: str) -> str:
 
 def os_error_text(error: OSError) -> str:
     """What the system says went wrong, without number and path."""
-    if error.errno == errno.ENAMETOOLONG:
-        return "the name is too long"
     return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -1,5 +1,6 @@
 """Tables and JSON."""
 
+import os
 import pty
 import subprocess
 
@@ -28,15 +29,17 @@ def test_a_table_without_rows_is_its_heading(capsys):
 def test_on_a_terminal_a_table_is_drawn_and_only_its_widest_column_wraps():
     ours, theirs = pty.openpty()
     subprocess.run(["stty", "cols", "110"], stdin=theirs, check=True)
-    with subprocess.Popen([*COMMAND, "plan", "1600x1200", "1x42924"], stdout=theirs) as process:
-        pty.os.close(theirs)
+    environment = {**os.environ, "TERM": "xterm"}
+    command = [*COMMAND, "plan", "1600x1200", "1x42924"]
+    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+        os.close(theirs)
         shown = b""
         try:
-            while part := pty.os.read(ours, 65_536):
+            while part := os.read(ours, 65_536):
                 shown += part
         except OSError:  # how Linux tells that the other side was closed
             pass
-    pty.os.close(ours)
+    os.close(ours)
     assert process.returncode == 1
     lines = shown.decode().splitlines()
     assert lines[0][0] == "╭"

@@ -13,7 +13,7 @@ def test_the_known_plans_are_shown(invoke):
     assert result.stdout.splitlines() == [
         "SIZE     RESIZE    CANVAS    LEFT  TOP  PATCHES  TOKEN GRID  TOKENS",
         "1x1      546x546   546x546      0    0  39x39    13x13          184",
-        "2x3      444x666   448x672      2    3  32x48    11x16          194",
+        "2x3      448x672   448x672      0    0  32x48    11x16          194",
         "1x10000  2x21462   42x21462    20    0  3x1533   1x511         1024",
         "10000x1  42882x4   42882x42     0   19  3063x3   1021x1        1024",
         "28x251   182x1631  182x1638     0    4  13x117   5x39           236",
@@ -44,10 +44,10 @@ def test_json_has_plans_and_errors_in_the_order_asked(invoke):
         "plan": {
             "canvas_width": 448,
             "canvas_height": 672,
-            "resize_width": 444,
-            "resize_height": 666,
-            "top": 3,
-            "left": 2,
+            "resize_width": 448,
+            "resize_height": 672,
+            "top": 0,
+            "left": 0,
             "grid_width": 32,
             "grid_height": 48,
             "token_grid_width": 11,
