@@ -104,7 +104,7 @@ def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
 
 sizes = mostly(ParallelSizes(1, 1, 2, 1), ParallelSizes(2, 1, 2, 1))
 keys = st.sampled_from([RankKey(0, 0, 0, 0), RankKey(0, 0, 1, 0)] * 4 + [RankKey(1, 0, 1, 0)])
-instances = mostly(LAUNCH, LATER_LAUNCH, Instance("launch-0", NOW - 1), Instance("launch-1", NOW + 5))
+instances = mostly(LAUNCH, LATER_LAUNCH, Instance("launch-0", NOW - 1), Instance("launch-3", NOW + 2))
 routes = st.builds(
     Route,
     key=keys,
