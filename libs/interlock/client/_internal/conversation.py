@@ -31,7 +31,7 @@ from interlock.reasons import Reason
 _Step = preprocess_pb2.PreprocessImagesRequest
 
 
-@dataclass
+@dataclass(eq=False)
 class _Image:
     """One picture between its source and its result."""
 
@@ -71,6 +71,7 @@ class Conversation:
         self._results: deque[ImageResult] = deque()
         self._settings: preprocess_pb2.StreamSettings | None = None
         self._drained = False
+        self._retry_at: float | None = None
         self._in_flight: dict[str, _Image] = {}
         self._sending: Iterator[_Step] | None = None
         self._cancels: deque[str] = deque()
@@ -97,10 +98,8 @@ class Conversation:
 
     @property
     def seconds_to_retry(self) -> float | None:
-        """Time until the next waiting picture may be sent again. None: none waits."""
-        if not self._waiting:
-            return None
-        return max(0.0, min(image.not_before for image in self._waiting) - self._clock())
+        """How long there is nothing to send unless something changes. None: until something changes."""
+        return None if self._retry_at is None else max(0.0, self._retry_at - self._clock())
 
     def take_result(self) -> ImageResult | None:
         """The next finished picture. None: none is finished now."""
@@ -136,6 +135,7 @@ class Conversation:
 
     def next_step(self) -> _Step | None:
         """The next message to write. None: nothing now; ask again when something changed."""
+        self._retry_at = None
         if self._settings is None:
             return None
         if self._cancels:
@@ -157,9 +157,12 @@ class Conversation:
         return step
 
     def _next_to_begin(self, settings: preprocess_pb2.StreamSettings) -> _Image | None:
+        if self._drained:
+            return None
         now = self._clock()
         image = next((image for image in self._waiting if image.not_before <= now), None)
-        if image is None or self._drained:
+        if image is None:
+            self._retry_at = min((image.not_before for image in self._waiting), default=None)
             return None
         if self._in_flight:
             # With nothing in flight even a picture beyond the credits is sent: the server says what is wrong with it.

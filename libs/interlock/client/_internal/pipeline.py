@@ -335,7 +335,9 @@ class AsyncPatchStream:
         finally:
             call.cancel()
             writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            (written,) = await asyncio.gather(writer, return_exceptions=True)
+            if isinstance(written, Exception):
+                raise written
         self._conversation.stream_lost()
         self._notify()
         return pause
@@ -354,6 +356,10 @@ class AsyncPatchStream:
         except (grpc.RpcError, asyncio.InvalidStateError):
             # The call is over; whoever reads it learns why.
             return
+        except Exception:
+            # Whoever reads must not wait for answers to what was never sent.
+            call.cancel()
+            raise
 
 
 async def _asynchronous(
