@@ -175,11 +175,13 @@ class Gate:
 
     def __init__(self) -> None:
         self._open = threading.Event()
+        self.reached = 0
         self.passed = 0
 
     def open(self) -> None:
         self._open.set()
 
     def wait(self) -> None:
+        self.reached += 1
         assert self._open.wait(60), "the gate was never opened"
         self.passed += 1
