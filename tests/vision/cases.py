@@ -5,7 +5,9 @@ import numpy as np
 from interlock.vision import Plan, VisionProfile
 
 
-def geometry(canvas: tuple[int, int], resized: tuple[int, int], offset: tuple[int, int], profile: VisionProfile) -> Plan:
+def geometry(
+    canvas: tuple[int, int], resized: tuple[int, int], offset: tuple[int, int], profile: VisionProfile
+) -> Plan:
     """The plan of a canvas (width, height), resized picture (width, height) and offset (left, top)."""
     grid_width, grid_height = (side // profile.patch_size for side in canvas)
     token_grid_width, token_grid_height = (-(-side // profile.downsample_ratio) for side in (grid_width, grid_height))

@@ -50,8 +50,9 @@ def test_known_sizes_have_their_known_plans(size, expected):
 
 
 def test_the_order_of_the_floating_point_operations_is_the_published_one():
-    # 28 / 251 * canvas height and 28 * canvas height / 251 round to different widths here.
-    assert plan(251, 28, replace(DEFAULT, min_pixels=3_275_049)).resize_height in (631, 632, 1631, 1632) or True
+    # 251 / 28 * 182 is just below 1631.5, 251 * 182 / 28 is just that and would round to 1632.
+    assert plan(28, 251, DEFAULT).resize_height == 1631
+    assert plan(251, 28, DEFAULT).resize_width == 1631
 
 
 @pytest.mark.parametrize("name", [name for name, entry in corpus.FILES.items() if entry.get("patches")])
@@ -101,15 +102,12 @@ def test_the_largest_legal_grid_has_9189_patches():
 
 
 def test_a_picture_wider_than_the_ratio_is_stretched_over_the_canvas():
-    made = plan(9000, 1000, RATIO_8)
-    assert (made.resize_width, made.resize_height) == (made.canvas_width, made.canvas_height)
-    assert (made.top, made.left) == (0, 0)
-    assert made.canvas_width // made.canvas_height == 9 or made.canvas_width > 7 * made.canvas_height
+    assert plan(9000, 1000, RATIO_8) == Plan(2016, 252, 2016, 252, 0, 0, 144, 18, 48, 6, 296)
 
 
 def test_a_canvas_without_pixels_is_refused():
-    with pytest.raises(VisionError, match="1000x1999") as refused:
-        plan(1000, 1999, VisionProfile(14, 1, 4, 0))
+    with pytest.raises(VisionError, match="23x27") as refused:
+        plan(23, 27, VisionProfile(14, 1, 5, 0))
     assert refused.value.reason is Reason.NO_LEGAL_PLAN
 
 
@@ -125,8 +123,9 @@ def test_every_size_has_a_legal_plan_within_budget_or_is_refused(width, height, 
     try:
         made = plan(width, height, profile)
     except VisionError as refused:
-        assert refused.reason is Reason.NO_LEGAL_PLAN
-        return
+        if refused.reason is Reason.NO_LEGAL_PLAN:
+            return
+        raise
     assert made.token_count <= profile.max_image_tokens
     if width * height <= MAX_PIXELS:
         check_plan(made, width, height, profile)

@@ -30,8 +30,16 @@ def test_the_published_profiles_are_legal(name):
         ("max_image_tokens", (4, 16_384), (3, 16_385)),
         ("min_pixels", (0, 1_000_000), (-1, 1_000_001)),
         ("max_wh_ratio", (None, 1, 1000), (0, 1001)),
-        ("image_mean", ((0.0, 1.0, 0.5),), ((-0.01, 0, 0), (0, 1.01, 0), (0, 0, math.nan), (math.inf, 0, 0), (0.5,), ())),
-        ("image_std", ((2**-10, 1.0, 1024.0),), ((0.0, 1, 1), (1, -1, 1), (1, 1, 1025), (math.nan, 1, 1), (1, 1, 1, 1))),
+        (
+            "image_mean",
+            ((0.0, 1.0, 0.5),),
+            ((-0.01, 0, 0), (0, 1.01, 0), (0, 0, math.nan), (math.inf, 0, 0), (0.5,), ()),
+        ),
+        (
+            "image_std",
+            ((2**-10, 1.0, 1024.0),),
+            ((0.0, 1, 1), (1, -1, 1), (1, 1, 1025), (math.nan, 1, 1), (1, 1, 1, 1)),
+        ),
     ],
 )
 def test_each_value_is_held_to_its_bounds_and_named_when_outside(field, legal, illegal):

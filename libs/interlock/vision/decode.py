@@ -177,7 +177,7 @@ def decode(data: bytes, options: DecodeOptions | None = None, max_pixels: int = 
         source_format = str(image.format)
         try:
             image.load()
-            orientation = _orientation(image) if options.exif_orientation is ExifOrientation.APPLY else 1
+            orientation = _orientation(image) if options.exif_orientation == ExifOrientation.APPLY else 1
             return Picture(_rgb(image, orientation, options), source_format)
         except Exception as error:
             raise _damage(error) from error
@@ -259,7 +259,7 @@ def _orientation(image: ImageFile.ImageFile) -> int:
 
 def _rgb(image: ImageFile.ImageFile, orientation: int, options: DecodeOptions) -> NDArray[np.uint8]:
     """The loaded picture in RGB, upright, made strip by strip."""
-    if options.alpha_handling is AlphaHandling.DROP:
+    if options.alpha_handling == AlphaHandling.DROP:
         image.info.pop("transparency", None)  # else Pillow looks for a colour to stand for it, and warns
     width, height = image.size
     rgb = np.empty((width, height, 3) if orientation in _SIDEWAYS else (height, width, 3), np.uint8)
@@ -280,9 +280,9 @@ def _rgb(image: ImageFile.ImageFile, orientation: int, options: DecodeOptions) -
 def _converted(strip: Image.Image, source_format: str | None, options: DecodeOptions) -> Image.Image:
     # PPM is the one format whose 16-bit grey Pillow keeps in 32 bits.
     sixteen_bit_grey = strip.mode.startswith("I;16") or (strip.mode == "I" and source_format == "PPM")
-    if sixteen_bit_grey and options.sixteen_bit_grey is SixteenBitGrey.HIGH_BYTE:
+    if sixteen_bit_grey and options.sixteen_bit_grey == SixteenBitGrey.HIGH_BYTE:
         return Image.fromarray((np.asarray(strip) >> 8).astype(np.uint8)).convert("RGB")
-    if options.alpha_handling is AlphaHandling.COMPOSITE and strip.has_transparency_data:
+    if options.alpha_handling == AlphaHandling.COMPOSITE and strip.has_transparency_data:
         background = Image.new("RGBA", strip.size, (*options.background, 255))
         strip = Image.alpha_composite(background, strip.convert("RGBA"))
     return strip.convert("RGB")
@@ -292,7 +292,7 @@ def _decode_bytes(image: ImageFile.ImageFile, file_bytes: int) -> int:
     """Upper bound of what `decode` takes: the stored pixels, and the more of what the decoder and the result take.
 
     Measured as the peak of a process that decodes 2 to 6 megapixels, Pillow 13.0 on x86-64, in bytes a pixel with the
-    stored ones: JPEG 4.1 grey, 7.1 baseline, 10.0 progressive 4:4:4, 12.0 progressive CMYK; PNG, GIF, BMP and PPM 4.1 to
+    stored ones: JPEG 4.1 grey, 7.1 baseline, 10.0 progressive 4:4:4, 12.0 progressive CMYK; PNG, GIF, BMP, PPM 4.1 to
     7.4; WebP 16.3 to 18.1 and a copy of the file; TIFF 4.1 to 8.0; AVIF 9.5 to 11.9 with 8 bits a channel. What a file
     says besides its pixels is bounded by Pillow (64 MiB of text in a PNG) and not part of this.
     """
