@@ -12,6 +12,7 @@ from preprocess.callers import (
     begin,
     cancel,
     end,
+    flat_file,
     next_answers,
     part,
     picture_file,
@@ -43,7 +44,7 @@ async def test_a_caller_that_writes_64_pictures_of_3_mib_before_it_reads_gets_al
 
 async def test_pictures_that_wait_for_a_reader_hold_no_more_patches_than_one_stream_may(serve):
     running = await serve(worker_threads=1)
-    file = picture_file(1, 1500, 1500, "BMP")
+    file = flat_file(1500, 1500)
     patch_bytes = len(reference_patches(file))
     call = running.stub.PreprocessImages()
     for number in range(20):
@@ -268,7 +269,7 @@ async def test_a_picture_whose_parts_stop_coming_is_dropped_and_the_others_serve
 
 async def test_a_reader_that_stalls_loses_its_call_and_holds_nothing(serve):
     running = await serve(stall_timeout_seconds=0.5)
-    file = picture_file(1, 1500, 1500)
+    file = flat_file(1500, 1500)
     call = running.stub.PreprocessImages()
     for number in range(8):
         for step in whole(f"{number}", file):
@@ -285,7 +286,7 @@ async def test_a_reader_that_stalls_loses_its_call_and_holds_nothing(serve):
 
 async def test_a_reader_of_one_picture_that_stalls_loses_its_call_too(serve):
     running = await serve(stall_timeout_seconds=0.5)
-    call = running.stub.PreprocessImage(pb.PreprocessImageRequest(encoded=picture_file(1, 1500, 1500)))
+    call = running.stub.PreprocessImage(pb.PreprocessImageRequest(encoded=flat_file(1500, 1500)))
 
     await until(lambda: running.counters.calls_open == 1)
     await until(lambda: running.counters.at_rest)
