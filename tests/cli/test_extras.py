@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cli.conftest import error_line
+from cli.running import error_line
 
 
 def _run_without(packages: list[str], *args: str) -> "subprocess.CompletedProcess[str]":

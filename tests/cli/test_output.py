@@ -4,7 +4,7 @@ import os
 import pty
 import subprocess
 
-from cli.conftest import COMMAND
+from cli.running import COMMAND
 from interlock_cli.output import echo_table
 
 

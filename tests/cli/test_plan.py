@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cli.conftest import error_line
+from cli.running import error_line
 
 
 def test_the_known_plans_are_shown(invoke):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cli.conftest import error_line
+from cli.running import error_line
 from interlock.vision import DEFAULT_PROFILE_NAME, PROFILES, kernels, plan
 
 PROFILE = PROFILES[DEFAULT_PROFILE_NAME]
