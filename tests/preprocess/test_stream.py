@@ -184,8 +184,10 @@ async def test_a_stopping_server_ends_pictures_in_flight_takes_no_more_and_ends_
         await call.write(step)
     await until(lambda: running.counters.threads_busy == 1)
 
+    draining = asyncio.Event()
+    running.server.on_drain(draining.set)
     stopped = asyncio.create_task(running.server.stop(30))
-    await running.server.draining.wait()
+    await draining.wait()
     await call.write(begin("b", 10))
 
     assert (await next_answers(call, 1))["b"].fault == ("DRAINING", "")
