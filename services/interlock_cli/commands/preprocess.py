@@ -152,11 +152,6 @@ def _outputs(files: tuple[Path, ...], output: Path) -> list[Path]:
         CommandError: The folder cannot be made.
         click.UsageError: Two pictures would be written to one file, or one over a source.
     """
-    if len(files) > 1:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as error:
-            raise cannot("make folder", output, error) from None
     into_folder = len(files) > 1 or output.is_dir()
     outputs = [output / f"{file.name}.npy" if into_folder else output for file in files]
     source_of: dict[Path, Path] = {}
@@ -170,6 +165,11 @@ def _outputs(files: tuple[Path, ...], output: Path) -> list[Path]:
     for target in outputs:
         if target.resolve() in sources:
             raise click.UsageError(f"{str(target)!r} is a source, and would be overwritten")
+    if len(files) > 1:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            raise cannot("make folder", output, error) from None
     return outputs
 
 
