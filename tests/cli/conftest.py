@@ -1,7 +1,7 @@
 """What the tests of the command share: fixtures that run it, and services that were started by it."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -27,10 +27,17 @@ def start(tmp_path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the real command; what still runs when the test ends is killed."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start_command(*args: object, **options: Any) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        options = {"stdout": pipe, "stderr": pipe, "text": True, "cwd": tmp_path, **options}
-        processes.append(subprocess.Popen([*COMMAND, *map(str, args)], env=environment(), **options))
+    def start_command(*args: object, variables: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        processes.append(
+            subprocess.Popen(
+                [*COMMAND, *map(str, args)],
+                env={**environment(), **(variables or {})},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=tmp_path,
+            )
+        )
         return processes[-1]
 
     yield start_command

@@ -236,6 +236,7 @@ def test_what_cannot_be_meant_is_refused_before_any_work(invoke, tmp_path, args,
     ("args", "line"),
     [
         (["x.png", "-o", "missing/y.npy"], "cannot write missing/y.npy: no such file or directory"),
+        (["x.png", "-o", "y" * 300], f"cannot write {'y' * 300}: file name too long"),
         (["x.png", "x2.png", "-o", "x.png"], "cannot make folder x.png: file exists"),
         (["/dev/zero", "-o", "y.npy"], "/dev/zero: more than 536870912 bytes, the most that is read"),
         (["x.png", "-o", "y.npy", "--profile", "nonsuch"], "no profile is named 'nonsuch'"),

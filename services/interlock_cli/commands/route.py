@@ -153,7 +153,7 @@ def register(
                 echo_table(
                     ["FIELD", "STANDING", "OFFERED", "HELD BY"],
                     [(d.field, d.standing_value, d.offered_value, d.held_by) for d in differences],
-                    title=f"does not fit group {group}: {error.mismatch.total_count} values differ",
+                    title=f"does not fit group {group}; what differs:",
                 )
             end = refused(error)
             end.field = ", ".join(difference.field for difference in differences)
