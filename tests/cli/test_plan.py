@@ -101,6 +101,8 @@ def test_a_profile_file_is_json_or_toml(invoke, tmp_path, name, text):
          "[INVALID_PROFILE, field profile.patch_size]"),
         ("a.json", json.dumps({**JSON, "image_mean": [0, 1]}), "image_mean is [0, 1]; expected three numbers: red, "
          "green, blue [INVALID_PROFILE, field profile.image_mean]"),
+        ("a.json", json.dumps({**JSON, "image_mean": [0, 0, 10**400]}), "image_mean has a number beyond any float "
+         "[INVALID_PROFILE, field profile.image_mean]"),
         ("a.json", json.dumps({**JSON, "patch_size": 129}), "patch_size is 129; expected 1 to 128 "
          "[INVALID_PROFILE, field profile.patch_size]"),
         ("a.json", " " * 70_000, "more than 65536 bytes, the most that is read"),

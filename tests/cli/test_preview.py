@@ -10,6 +10,8 @@ from PIL import Image
 
 from cli.running import error_line
 from interlock.vision import DEFAULT_PROFILE_NAME, PROFILES, kernels, plan
+from interlock_cli.errors import CommandError
+from interlock_cli.npy import read_patches
 
 PROFILE = PROFILES[DEFAULT_PROFILE_NAME]
 
@@ -71,6 +73,7 @@ HUGE = GOOD.replace(b"(1, 1, 3, 14, 14), }" + b" " * 17, b"(999999999999, 999999
         (_npy(np.zeros((1, 3, 14, 14), np.uint16)), "holds uint16 of shape (1, 3, 14, 14); expected uint16"),
         (_npy(np.zeros((1, 1, 3, 14, 15), np.uint16)), "holds uint16 of shape (1, 1, 3, 14, 15); expected uint16"),
         (_npy(np.zeros((0, 1, 3, 14, 14), np.uint16)), "holds uint16 of shape (0, 1, 3, 14, 14); expected uint16"),
+        (GOOD.replace(b"(1, 1, 3, 14, 14), }  ", b"(-1, -1, 3, 14, 14), }"), "holds uint16 of shape (-1, -1, 3, 14, 14)"),
         (_npy(np.array([{}], object)), "holds object of shape (1,); expected uint16"),
         (_npy(np.zeros((1, 1, 3, 8, 8), np.uint16)), "patches are uint16[1, 1, 3, 8, 8]; expected uint16[grid_height,"),
         (GOOD.replace(b"(1, 1, 3, 14, 14)", b"(" + b"9" * 17 + b")"), "no .npy file: "),
@@ -82,6 +85,20 @@ def test_a_damaged_patch_file_is_one_line(invoke, tmp_path, data, line):
     assert (result.exit_code, result.stdout) == (1, "")
     assert error_line(result).startswith(f"a.npy: {line}")
     assert [file.name for file in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_a_patch_file_with_any_byte_changed_is_refused_or_read_but_no_fault_of_the_command(tmp_path):
+    file = tmp_path / "a.npy"
+    random = np.random.default_rng(11)
+    refused = 0
+    for position in range(128):
+        for byte in random.integers(0, 256, 6):
+            file.write_bytes(GOOD[:position] + bytes([byte]) + GOOD[position + 1 :])
+            try:
+                assert read_patches(file).shape == (1, 1, 3, 14, 14)
+            except CommandError:
+                refused += 1
+    assert refused > 400
 
 
 def test_an_archive_of_arrays_is_no_patch_file(invoke, tmp_path):

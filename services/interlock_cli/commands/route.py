@@ -12,9 +12,8 @@ from interlock_cli.errors import CommandError, printable
 from interlock_cli.groups import CommandGroup
 from interlock_cli.output import echo_json, echo_table, json_option
 from interlock_cli.ranks import (
+    COUNT,
     DIMENSIONS,
-    UINT32,
-    UINT64,
     chosen_pools,
     chosen_spec_layout,
     key_options,
@@ -48,7 +47,7 @@ def route() -> None:
 @key_options
 @size_options
 @click.option("--rank-ip", required=True, metavar="HOST", help="Where the rank listens: an IP address or host name.")
-@click.option("--rank-port", required=True, type=UINT32, metavar="PORT", help="Port beside --rank-ip.")
+@click.option("--rank-port", required=True, type=COUNT, metavar="PORT", help="Port beside --rank-ip.")
 @layout_options
 @click.option("--load-balance-method", metavar="NAME", help="How requests find their DP rank.")
 @click.option(
@@ -62,20 +61,20 @@ def route() -> None:
     help="Whether the KV cache is sharded over ranks.",
 )
 @click.option("--decode-allocation-policy", metavar="NAME", help="When decode allocates its KV pages.")
-@click.option("--prefill-http-port", type=UINT32, metavar="PORT", help="Port of the rank's HTTP server.")
+@click.option("--prefill-http-port", type=COUNT, metavar="PORT", help="Port of the rank's HTTP server.")
 @click.option("--instance-id", metavar="ID", help="Launch that the rank belongs to; needs --started-at.")
 @click.option(
     "--started-at",
-    type=UINT64,
+    type=COUNT,
     metavar="NS",
     help="When that launch began, in Unix nanoseconds. Without the two: the launch that is served, else a new one.",
 )
 @click.option(
-    "--incarnation", type=UINT64, metavar="NS", help="Start of the rank's process, in Unix nanoseconds. Default: now."
+    "--incarnation", type=COUNT, metavar="NS", help="Start of the rank's process, in Unix nanoseconds. Default: now."
 )
 @click.option(
     "--expected-revision",
-    type=UINT64,
+    type=COUNT,
     metavar="REVISION",
     help="Compare-and-swap: refuse unless the group is at this revision; 0: unless it has no live route.",
 )
@@ -187,9 +186,9 @@ def register(
 @key_options
 @click.option("--instance-id", metavar="ID", help="Launch that the rank belongs to; needs --started-at.")
 @click.option(
-    "--started-at", type=UINT64, metavar="NS", help="When that launch began. Without the two: the one that is served."
+    "--started-at", type=COUNT, metavar="NS", help="When that launch began. Without the two: the one that is served."
 )
-@click.option("--incarnation", type=UINT64, metavar="NS", help="As it was registered. Default: whatever stands.")
+@click.option("--incarnation", type=COUNT, metavar="NS", help="As it was registered. Default: whatever stands.")
 @bootstrap_options
 @json_option
 def deregister(
@@ -301,7 +300,7 @@ def watch(group: str, address: str, timeout: float, as_json: bool) -> None:
 
     Each line has the REVISION, what happened, and to which rank. A snapshot comes first, and again whenever changes
     were missed; it replaces what was shown before. With --json each revision is one line, with the group's state after
-    it. --timeout bounds the wait for the first snapshot.
+    it. --timeout bounds the wait for the service to answer at all.
 
     \b
     Examples:
@@ -312,6 +311,7 @@ def watch(group: str, address: str, timeout: float, as_json: bool) -> None:
     from interlock_cli.documents import document, event_document
 
     with bootstrap_at(address, timeout) as client, suppress(KeyboardInterrupt):
+        _snapshot(client, group, timeout)  # a watch of its own looks for its service without end
         for item in client.watch_topology(group):
             if isinstance(item, WatchSnapshot):
                 if as_json:

@@ -61,10 +61,11 @@ class ServeCommand(click.Command):
         configure(logs)
 
         def announce(address: str) -> None:
-            if as_json:
-                echo_json({"serving": list(self.services), "address": address}, line=True)
-            else:
-                click.echo(f"interlock: serving {' and '.join(self.services)} on {address}")
+            with contextlib.suppress(OSError):  # nobody reads it: no reason not to serve
+                if as_json:
+                    echo_json({"serving": list(self.services), "address": address}, line=True)
+                else:
+                    click.echo(f"interlock: serving {' and '.join(self.services)} on {address}")
 
         try:
             asyncio.run(_run(settings, announce))
