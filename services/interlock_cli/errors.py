@@ -85,8 +85,10 @@ def ended(exit_code: ExitCode) -> NoReturn:
 def usage_line(error: click.UsageError) -> str:
     """A wrong command line as one line, with where to look."""
     message = error.format_message().rstrip(".")
+    if message[1:2].islower():
+        message = message[0].lower() + message[1:]
     path = error.ctx.command_path if error.ctx is not None else "interlock"
-    return one_line(f"interlock: {message[:1].lower()}{message[1:]}; see '{path} --help'")
+    return one_line(f"interlock: {message}; see '{path} --help'")
 
 
 def one_line(text: str) -> str:

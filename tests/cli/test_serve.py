@@ -138,3 +138,13 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(run, tmp_path, text, args, 
     result = run("serve", "preprocess", "--config", "settings.toml", "--port", "0", *args)
     assert (result.returncode, result.stdout) == (2, "")
     assert line in error_line(result)
+
+
+def test_a_wrong_variable_is_one_line_that_names_it(start):
+    server = start("serve", "bootstrap", variables={"INTERLOCK_SERVER_PORT": "many"})
+    assert server.communicate(timeout=PATIENCE) == (
+        "",
+        "interlock: INTERLOCK_SERVER_PORT: expected an integer from 0 to 65535, got 'many'; "
+        "see 'interlock serve bootstrap --help'\n",
+    )
+    assert server.returncode == 2
