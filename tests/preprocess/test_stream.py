@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import random
 
 import grpc
 import pytest
 
 from interlock.preprocess.v1 import preprocess_pb2 as pb
 from interlock.vision import plan
+from interlock_preprocess import stream
 from interlock_preprocess.requests import plan_message
 from preprocess.callers import (
     PROFILE,
@@ -128,6 +130,20 @@ async def test_what_comes_for_a_picture_after_its_last_frame_is_left_aside(runni
     assert answers["bad"].patches == reference_patches(FILE)
 
 
+async def test_only_the_last_ids_are_remembered_after_their_last_frame(running, monkeypatch):
+    monkeypatch.setattr(stream, "_MAX_ANSWERED_IDS", 2)
+    call = running.stub.PreprocessImages()
+    for image_id in "abc":
+        await call.write(begin(image_id, 10))
+        await call.write(cancel(image_id))
+        await next_answers(call, 1)
+    await call.write(cancel("b"))
+    await call.write(cancel("a"))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await next_answers(call)
+    assert status_of(caught.value).fields == ("cancel.image_id",)
+
+
 @pytest.mark.parametrize(
     ("steps", "field"),
     [
@@ -177,6 +193,19 @@ async def test_a_failure_of_the_server_fails_one_picture_and_tells_nothing_of_it
     await until(lambda: running.counters.at_rest)
 
 
+async def test_a_failure_of_the_stream_itself_ends_the_call(running, monkeypatch, caplog):
+    def fail(*_):
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(stream, "patch_frames", fail)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await answers_to(running.stub, whole("a", FILE))
+    assert status_of(caught.value).reason == "INTERNAL"
+    assert "secret" not in caught.value.details()
+    assert "ZeroDivisionError: secret" in caplog.text
+    await until(lambda: running.counters.at_rest)
+
+
 async def test_a_stopping_server_ends_pictures_in_flight_takes_no_more_and_ends_the_stream(serve, decode_gate):
     running = await serve()
     call = running.stub.PreprocessImages()
@@ -208,3 +237,35 @@ async def test_a_caller_that_goes_away_in_the_middle_leaves_nothing_behind(runni
         call.cancel()
     await until(lambda: running.counters.at_rest)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_any_steps_in_any_order_get_lawful_frames_and_leave_nothing_behind(running):
+    draw = random.Random(11)
+    expected = reference_patches(FILE)
+    refused = 0
+    for _ in range(60):
+        pending = {image_id: list(whole(image_id, FILE, part_bytes=10_000)) for image_id in "abcdef"}
+        call = running.stub.PreprocessImages()
+        begun = []
+        for _ in range(40):
+            image_id = draw.choice("abcdef")
+            if draw.random() < 0.1 and image_id in begun:
+                await call.write(cancel(image_id))
+                pending[image_id] = []
+            elif pending[image_id]:
+                del pending[image_id][: draw.random() < 0.05 and image_id in begun]  # loses a part
+                for step in pending[image_id][:1]:
+                    await call.write(step)
+                    begun.append(image_id)
+                del pending[image_id][:1]
+        await call.done_writing()
+        answers = await next_answers(call)
+        assert sorted(answers) == sorted(set(begun))
+        for answer in answers.values():
+            if answer.error:
+                refused += 1
+                assert answer.error.reason in ("CANCELLED", "SOURCE_LENGTH_MISMATCH")
+            else:
+                assert answer.patches == expected
+    assert 20 < refused < 300
+    await until(lambda: running.counters.at_rest)
