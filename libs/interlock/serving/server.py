@@ -88,12 +88,12 @@ class Server:
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
-        self.draining = asyncio.Event()
-        """Set when the server begins to stop. A servicer ends its endless streams then (`Reason.DRAINING`)."""
+        self._drain_callbacks: list[Callable[[], None]] = []
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
         self._calls = CallInterceptor(self.settings.max_concurrent_rpcs)
         self._server: grpc.aio.Server | None = None
+        self._stopped = False
         self._port = 0
 
     def add(self, service_full_name: str, add_to_server: Callable[[grpc.aio.Server], None]) -> None:
@@ -120,6 +120,10 @@ class Server:
         self._services[service_full_name] = add_to_server
         self._health.add(service_full_name)
 
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called when the server begins to stop: a service ends its endless streams there (DRAINING)."""
+        self._drain_callbacks.append(callback)
+
     def set_serving(self, service_full_name: str, serving: bool) -> None:
         """Says whether a service is well, for example that it lost its store; the server is ready only if all are."""
         self._health.set_serving(service_full_name, serving)
@@ -140,7 +144,7 @@ class Server:
             CannotListenError: The address cannot be used for another reason.
             RuntimeError: The server was stopped.
         """
-        if self.draining.is_set():
+        if self._stopped:
             raise RuntimeError("a stopped server does not start again")
         if self._server is not None:
             return self._port
@@ -175,8 +179,10 @@ class Server:
             return
         grace = self.settings.grace_seconds if grace is None else grace
         _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
+        self._stopped = True
         self._health.drain()
-        self.draining.set()
+        for callback in self._drain_callbacks:
+            callback()
         await self._server.stop(grace)
         _LOGGER.info("stopped")
 

@@ -1,0 +1,1 @@
+"""The Bootstrap service: where prefill ranks register, and where decode servers and routers learn the topology."""

@@ -1,0 +1,135 @@
+"""Commits of a group, handed from the store to whoever follows it.
+
+A watch keeps a bounded number of commits. One that falls further behind loses them all and is told so: it then reads
+the current topology as a whole. So a slow watcher costs bounded memory and still ends with the true state.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from types import TracebackType
+from typing import Self
+
+from interlock.bootstrap.v1 import bootstrap_pb2
+from interlock.topology import Topology
+from interlock_bootstrap.refusals import draining
+from interlock_bootstrap.watch_messages import change_messages
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One change of a group: two topologies, one revision apart."""
+
+    before: Topology
+    after: Topology
+
+    @cached_property
+    def messages(self) -> tuple[bootstrap_pb2.WatchTopologyResponse, ...]:
+        """What a watcher is told of this commit; made once, whatever the number of watchers."""
+        return tuple(change_messages(self.before, self.after))
+
+
+class CommitWatch:
+    """The commits of one group that one follower has yet to see. A context manager; made by `CommitFeed.watch`."""
+
+    def __init__(self, feed: "CommitFeed", current: Topology, buffer: int) -> None:
+        self.current = current
+        """The group as last committed, whether or not the follower has seen it."""
+        self._feed = feed
+        self._commits: deque[Commit] = deque()
+        self._buffer = buffer
+        self._fell_behind = False
+        self._ended = False
+        self._arrival = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        self._feed.attach(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._feed.detach(self)
+
+    def push(self, commit: Commit) -> None:
+        """Called by the feed for each commit."""
+        self.current = commit.after
+        if len(self._commits) >= self._buffer:
+            self._commits.clear()
+            self._fell_behind = True
+        elif not self._fell_behind:
+            self._commits.append(commit)
+        self._arrival.set()
+
+    def end(self) -> None:
+        """Called by the feed: the server is about to stop."""
+        self._ended = True
+        self._arrival.set()
+
+    async def next(self, timeout: float | None = None) -> Commit | Topology | None:
+        """The next commit; or, for a follower that fell behind, the current topology as a whole.
+
+        Args:
+            timeout: Seconds to wait for one; none: for ever.
+
+        Returns:
+            None if nothing came in time.
+
+        Raises:
+            Refusal: DRAINING: the server is about to stop; follow the group elsewhere.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._arrival.wait()
+        except TimeoutError:
+            return None
+        if self._ended:
+            raise draining()
+        if self._fell_behind:
+            self._fell_behind = False
+            self._arrival.clear()
+            return self.current
+        commit = self._commits.popleft()
+        if not self._commits:
+            self._arrival.clear()
+        return commit
+
+    async def until_revision(self, revision: int) -> Topology:
+        """Waits until the group's revision is at least `revision`."""
+        while self.current.revision < revision:
+            await self.next()
+        return self.current
+
+
+class CommitFeed:
+    """Hands each commit of a store to the watches of its group."""
+
+    def __init__(self, buffer: int) -> None:
+        """`buffer`: commits that one watch may fall behind before it loses them."""
+        self._buffer = buffer
+        self._watches: dict[str, set[CommitWatch]] = {}
+
+    def watch(self, current: Topology) -> CommitWatch:
+        """A watch of the group of `current`, the topology that stands now."""
+        return CommitWatch(self, current, self._buffer)
+
+    def attach(self, watch: CommitWatch) -> None:
+        self._watches.setdefault(watch.current.group, set()).add(watch)
+
+    def detach(self, watch: CommitWatch) -> None:
+        group = watch.current.group
+        watches = self._watches[group]
+        watches.discard(watch)
+        if not watches:
+            del self._watches[group]
+
+    def publish(self, commit: Commit) -> None:
+        for watch in self._watches.get(commit.after.group, ()):
+            watch.push(commit)
+
+    def end(self) -> None:
+        """Ends every watch: the server is about to stop."""
+        for watch in chain.from_iterable(self._watches.values()):
+            watch.end()

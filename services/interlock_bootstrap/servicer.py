@@ -1,0 +1,270 @@
+"""The Bootstrap service's RPCs. Each reads: decode the request, apply the rule, encode the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from interlock.bootstrap.v1 import bootstrap_pb2, bootstrap_service_pb2_grpc
+from interlock.reasons import Reason
+from interlock.serving import Refusal
+from interlock.topology import Topology, check_compatibility, prefill_server_info
+from interlock.topology.messages import (
+    group_state_to_message,
+    incompatibility_to_message,
+    instance_to_message,
+    prefill_server_info_to_message,
+)
+from interlock.topology.request_messages import (
+    check_compatibility_from_message,
+    deregister_route_from_message,
+    force_epoch_from_message,
+    get_rank_info_from_message,
+    group_from_message,
+    register_route_from_message,
+)
+from interlock_bootstrap.pages import page_token, parse_page
+from interlock_bootstrap.refusals import decoded, invalid_field, leases_unsupported, not_ready, unknown_rank
+from interlock_bootstrap.registry import LONGEST_WAIT, Registry
+from interlock_bootstrap.rooms import Rooms
+from interlock_bootstrap.settings import BootstrapSettings
+from interlock_bootstrap.stores import Store
+from interlock_bootstrap.watch_messages import progress_message, snapshot_messages
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+MAX_ROOMS_A_CALL = 10_000
+"""Rooms that one call may name, as the proto says."""
+
+WAIT_MARGIN = 0.2
+"""Seconds before the caller's deadline at which WaitDpRanks sends its last message, so that it still arrives."""
+
+
+class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
+    """Serves `interlock.bootstrap.v1.BootstrapService` from a store of topologies and rooms."""
+
+    def __init__(self, store: Store, registry: Registry, rooms: Rooms, settings: BootstrapSettings) -> None:
+        self._store = store
+        self._registry = registry
+        self._rooms = rooms
+        self._settings = settings
+        self._watchers = 0
+
+    # Registration
+
+    async def RegisterRoute(
+        self, request: bootstrap_pb2.RegisterRouteRequest, context: "Context"
+    ) -> bootstrap_pb2.RegisterRouteResponse:
+        if request.HasField("lease_ttl"):
+            raise leases_unsupported([("lease_ttl", "must be absent: a route stays until it is removed")])
+        group, register = decoded(register_route_from_message, request)
+        _, topology = await self._registry.change(group, register)
+        return bootstrap_pb2.RegisterRouteResponse(
+            revision=topology.revision,
+            epoch=topology.epoch,
+            registered=topology.registered,
+            expected=topology.expected,
+            ready=topology.ready,
+        )
+
+    async def DeregisterRoute(
+        self, request: bootstrap_pb2.DeregisterRouteRequest, context: "Context"
+    ) -> bootstrap_pb2.DeregisterRouteResponse:
+        group, deregister = decoded(deregister_route_from_message, request)
+        before, after = await self._registry.change(group, deregister)
+        removed = len(after.routes) < len(before.routes)
+        return bootstrap_pb2.DeregisterRouteResponse(removed=removed, revision=after.revision)
+
+    async def KeepAlive(
+        self, request_iterator: AsyncIterator[bootstrap_pb2.KeepAliveRequest], context: "Context"
+    ) -> AsyncIterator[bootstrap_pb2.KeepAliveResponse]:
+        raise leases_unsupported()
+        yield  # makes this a stream
+
+    async def ForceEpoch(
+        self, request: bootstrap_pb2.ForceEpochRequest, context: "Context"
+    ) -> bootstrap_pb2.ForceEpochResponse:
+        group, force_epoch = decoded(force_epoch_from_message, request)
+        await self._registry.read(group)
+        before, after = await self._registry.change(group, force_epoch)
+        return bootstrap_pb2.ForceEpochResponse(
+            revision=after.revision, epoch=after.epoch, dropped_routes=len(before.routes)
+        )
+
+    # Reads
+
+    async def GetPrefillServerInfo(
+        self, request: bootstrap_pb2.GetPrefillServerInfoRequest, context: "Context"
+    ) -> bootstrap_pb2.GetPrefillServerInfoResponse:
+        topology = await self._read(decoded(group_from_message, request), request, context)
+        if not topology.ready or topology.instance is None:
+            raise not_ready(topology)
+        return bootstrap_pb2.GetPrefillServerInfoResponse(
+            info=prefill_server_info_to_message(prefill_server_info(topology)),
+            revision=topology.revision,
+            epoch=topology.epoch,
+            instance=instance_to_message(topology.instance),
+        )
+
+    async def GetRankInfo(
+        self, request: bootstrap_pb2.GetRankInfoRequest, context: "Context"
+    ) -> bootstrap_pb2.GetRankInfoResponse:
+        """Also while the group is not ready: a rank that restarts must not cut off its neighbours."""
+        group, key = decoded(get_rank_info_from_message, request)
+        topology = await self._read(group, request, context)
+        route = topology.routes.get(key)
+        if route is None:
+            raise (
+                not_ready(topology) if topology.sizes is None or topology.expects(key) else unknown_rank(topology, key)
+            )
+        return bootstrap_pb2.GetRankInfoResponse(
+            rank_ip=route.rank_ip, rank_port=route.rank_port, revision=topology.revision, epoch=topology.epoch
+        )
+
+    async def ListGroups(
+        self, request: bootstrap_pb2.ListGroupsRequest, context: "Context"
+    ) -> bootstrap_pb2.ListGroupsResponse:
+        after, size = parse_page(request.page_token, request.page_size)
+        topologies = await self._store.groups(after, size + 1)
+        response = bootstrap_pb2.ListGroupsResponse(groups=map(group_state_to_message, topologies[:size]))
+        if len(topologies) > size:
+            response.next_page_token = page_token(topologies[size - 1].group)
+        return response
+
+    async def CheckCompatibility(
+        self, request: bootstrap_pb2.CheckCompatibilityRequest, context: "Context"
+    ) -> bootstrap_pb2.CheckCompatibilityResponse:
+        group, decode_server = decoded(check_compatibility_from_message, request)
+        topology = await self._read(group, request, context)
+        return bootstrap_pb2.CheckCompatibilityResponse(
+            incompatibilities=map(incompatibility_to_message, check_compatibility(topology, decode_server)),
+            ready=topology.ready,
+            revision=topology.revision,
+            epoch=topology.epoch,
+        )
+
+    async def _read(
+        self,
+        group: str,
+        request: (
+            bootstrap_pb2.GetPrefillServerInfoRequest
+            | bootstrap_pb2.GetRankInfoRequest
+            | bootstrap_pb2.CheckCompatibilityRequest
+        ),
+        context: "Context",
+    ) -> Topology:
+        min_revision = request.min_revision if request.HasField("min_revision") else None
+        return await self._registry.read(group, min_revision, context.time_remaining())
+
+    # Watch
+
+    async def WatchTopology(
+        self, request: bootstrap_pb2.WatchTopologyRequest, context: "Context"
+    ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse]:
+        group = decoded(group_from_message, request)
+        with self._one_more_watcher(), self._store.watch(group) as watch:
+            seen = watch.current
+            if request.HasField("after_revision") and request.after_revision == seen.revision:
+                yield progress_message(seen)
+            else:
+                for message in snapshot_messages(seen):
+                    yield message
+            while True:
+                news = await watch.next(self._settings.progress_seconds)
+                if news is None:
+                    yield progress_message(seen)
+                elif isinstance(news, Topology):
+                    seen = news
+                    for message in snapshot_messages(news):
+                        yield message
+                else:
+                    seen = news.after
+                    for message in news.messages:
+                        yield message
+
+    @contextmanager
+    def _one_more_watcher(self) -> Iterator[None]:
+        if self._watchers >= self._settings.max_watchers:
+            raise Refusal(
+                Reason.OVERLOADED,
+                f"{self._watchers} watches are open already, as many as this server allows",
+                metadata={"max_watchers": str(self._settings.max_watchers)},
+                retry_delay=1.0,
+            )
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+
+    # Rooms
+
+    async def RegisterDpRanks(
+        self, request: bootstrap_pb2.RegisterDpRanksRequest, context: "Context"
+    ) -> bootstrap_pb2.RegisterDpRanksResponse:
+        group = decoded(group_from_message, request)
+        _check_room_count("assignments", len(request.assignments))
+        topology = await self._registry.read(group)
+        _check_dp_ranks(request.assignments, topology)
+        registered, overwritten = self._rooms.register(
+            group, topology.epoch, [(assignment.room, assignment.dp_rank) for assignment in request.assignments]
+        )
+        return bootstrap_pb2.RegisterDpRanksResponse(registered=registered, overwritten=overwritten)
+
+    async def QueryDpRanks(
+        self, request: bootstrap_pb2.QueryDpRanksRequest, context: "Context"
+    ) -> bootstrap_pb2.QueryDpRanksResponse:
+        group = decoded(group_from_message, request)
+        _check_room_count("rooms", len(request.rooms))
+        topology = await self._store.load(group)
+        known = self._rooms.query(group, topology.epoch, request.rooms)
+        return bootstrap_pb2.QueryDpRanksResponse(assignments=_assignments(known))
+
+    async def WaitDpRanks(
+        self, request: bootstrap_pb2.WaitDpRanksRequest, context: "Context"
+    ) -> AsyncIterator[bootstrap_pb2.WaitDpRanksResponse]:
+        group = decoded(group_from_message, request)
+        _check_room_count("rooms", len(request.rooms))
+        topology = await self._store.load(group)
+        with self._rooms.wait(group, topology.epoch, request.rooms) as wait:
+            deadline = asyncio.get_running_loop().time() + _patience(context.time_remaining())
+            while wait.unknown:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        found = await wait.next()
+                except TimeoutError:
+                    break
+                yield bootstrap_pb2.WaitDpRanksResponse(assignments=_assignments(found))
+            yield bootstrap_pb2.WaitDpRanksResponse(
+                assignments=_assignments(wait.take()), unknown_rooms=sorted(wait.unknown), last=True
+            )
+
+
+def _assignments(dp_ranks: Mapping[int, int]) -> list[bootstrap_pb2.RoomAssignment]:
+    return [bootstrap_pb2.RoomAssignment(room=room, dp_rank=dp_rank) for room, dp_rank in dp_ranks.items()]
+
+
+def _check_room_count(field: str, count: int) -> None:
+    if count > MAX_ROOMS_A_CALL:
+        raise invalid_field(field, f"has {count} rooms; at most {MAX_ROOMS_A_CALL} a call")
+
+
+def _check_dp_ranks(assignments: Iterable[bootstrap_pb2.RoomAssignment], topology: Topology) -> None:
+    """Every DP rank is below the group's DP size, if a live route says how large that is."""
+    sizes = topology.sizes
+    if sizes is None:
+        return
+    for index, assignment in enumerate(assignments):
+        if assignment.dp_rank >= sizes.dp:
+            raise invalid_field(
+                f"assignments[{index}].dp_rank",
+                f"is {assignment.dp_rank}; the group has DP size {sizes.dp}, so it must be below that",
+            )
+
+
+def _patience(time_remaining: float | None) -> float:
+    """Seconds to wait for rooms: until shortly before the caller's deadline."""
+    return LONGEST_WAIT if time_remaining is None else max(0.0, time_remaining - WAIT_MARGIN)

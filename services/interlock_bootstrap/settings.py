@@ -1,0 +1,28 @@
+"""What can be set of the Bootstrap service."""
+
+from dataclasses import dataclass
+
+from interlock.serving.config import Settings, setting
+
+
+@dataclass(frozen=True)
+class BootstrapSettings(Settings):
+    """Bounds of the Bootstrap service."""
+
+    table = "bootstrap"
+
+    max_groups: int = setting(10_000, "Groups kept; a further one is refused (TOO_MANY_GROUPS).", minimum=1)
+    max_watchers: int = setting(10_000, "Watches open at once; further ones are refused (OVERLOADED).", minimum=1)
+    watch_buffer: int = setting(
+        256, "Changes that a watcher may fall behind before it gets a fresh snapshot instead.", minimum=1
+    )
+    progress_seconds: float = setting(
+        10.0, "Seconds without a change after which a watcher is told that there was none.", minimum=0.05
+    )
+    max_rooms: int = setting(
+        1_000_000, "Rooms kept over all groups; a further one is refused (TOO_MANY_ROOMS).", minimum=1
+    )
+    max_awaited_rooms: int = setting(
+        1_000_000, "Rooms that WaitDpRanks calls wait for at once; more are refused (OVERLOADED).", minimum=1
+    )
+    room_ttl_seconds: float = setting(300.0, "Seconds that a room is kept after it was last registered.", minimum=300)

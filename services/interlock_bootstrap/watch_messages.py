@@ -1,0 +1,61 @@
+"""What a watcher is sent: snapshots, changes and progress, split so that every message fits.
+
+A large group's snapshot, or the first change of its new epoch, comes in several messages of one revision, the last
+of them marked.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from interlock.bootstrap.v1 import bootstrap_pb2
+from interlock.topology import Topology, changes
+from interlock.topology.messages import event_to_message, group_state_to_message, route_to_message
+
+MESSAGE_BYTES = 1 << 20
+"""Rows or events of one message; well under the 4 MiB that a client receives unless told otherwise. One row is at most
+about 70 KiB."""
+
+M = TypeVar("M", bound=Message)
+
+
+def snapshot_messages(topology: Topology) -> Iterator[bootstrap_pb2.WatchTopologyResponse]:
+    """The whole group, routes in ascending order of their keys."""
+    state = group_state_to_message(topology)
+    rows = (route_to_message(topology.routes[key]) for key in sorted(topology.routes))
+    for routes, last in _parts(rows):
+        yield bootstrap_pb2.WatchTopologyResponse(
+            revision=topology.revision,
+            last=last,
+            snapshot=bootstrap_pb2.TopologySnapshot(state=state, routes=routes),
+        )
+
+
+def change_messages(before: Topology, after: Topology) -> Iterator[bootstrap_pb2.WatchTopologyResponse]:
+    """What one revision changed."""
+    state = group_state_to_message(after)
+    for events, last in _parts(event_to_message(event) for event in changes(before, after)):
+        yield bootstrap_pb2.WatchTopologyResponse(
+            revision=after.revision, last=last, change=bootstrap_pb2.TopologyChange(state=state, events=events)
+        )
+
+
+def progress_message(topology: Topology) -> bootstrap_pb2.WatchTopologyResponse:
+    """Nothing new: every change up to this topology was sent."""
+    return bootstrap_pb2.WatchTopologyResponse(
+        revision=topology.revision, last=True, progress=bootstrap_pb2.WatchProgress()
+    )
+
+
+def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
+    """Splits messages into parts of about MESSAGE_BYTES, at least one part, each with whether it is the last."""
+    part: list[M] = []
+    size = 0
+    for message in messages:
+        if part and size + message.ByteSize() > MESSAGE_BYTES:
+            yield part, False
+            part, size = [], 0
+        part.append(message)
+        size += message.ByteSize()
+    yield part, True
