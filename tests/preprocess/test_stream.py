@@ -215,7 +215,7 @@ async def test_a_stopping_server_ends_pictures_in_flight_takes_no_more_and_ends_
     await until(lambda: running.counters.threads_busy == 1)
 
     stopped = asyncio.create_task(running.server.stop(30))
-    await running.server.draining.wait()
+    await asyncio.sleep(0)  # it runs up to where it waits for the calls
     await call.write(begin("b", 10))
 
     assert (await next_answers(call, 1))["b"].fault == ("DRAINING", "")
