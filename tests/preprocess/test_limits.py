@@ -248,6 +248,24 @@ async def test_a_picture_cancelled_in_the_queue_never_comes_to_work(serve, decod
     assert decode_gate.passed == 2
 
 
+async def test_a_picture_cancelled_while_its_reader_does_not_read_stops_costing_at_once(running):
+    counters = running.counters
+    file = flat_file(1500, 1500)
+    call = running.stub.PreprocessImages()
+    for image_id in "ab":
+        for step in whole(image_id, file):
+            await call.write(step)
+    await until(lambda: counters.images_held == 2 and counters.threads_busy == 0 and counters.sources.taken == 0)
+
+    await call.write(cancel("a"))
+    await call.write(cancel("b"))
+
+    await until(lambda: counters.images_held == 0)
+    assert counters.work.taken == 0
+    answers = await next_answers(call, 2)
+    assert answers["a"].fault == answers["b"].fault == ("CANCELLED", "")
+
+
 async def test_a_picture_whose_parts_stop_coming_is_dropped_and_the_others_served(serve):
     running = await serve(stall_timeout_seconds=0.3)
     file = picture_file(1, 300, 200)

@@ -88,8 +88,6 @@ class Server:
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
-        self.draining = asyncio.Event()
-        """Set when the server begins to stop."""
         self._drain_callbacks: list[Callable[[], None]] = []
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
@@ -183,7 +181,6 @@ class Server:
         _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
         self._stopped = True
         self._health.drain()
-        self.draining.set()
         for callback in self._drain_callbacks:
             callback()
         await self._server.stop(grace)
