@@ -163,18 +163,21 @@ class SyncFace:
 
 
 class AsyncFace:
-    """Drives the asynchronous clients, each in an event loop of its own."""
+    """Drives the asynchronous clients, all on one event loop."""
 
     name = "async"
     bootstrap = AsyncBootstrapClient
     preprocess = AsyncPreprocessClient
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
 
     def call(self, client: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         async def main() -> Any:
             async with client:
                 return await getattr(client, method)(*args, **kwargs)
 
-        return asyncio.run(main())
+        return self._runner.run(main())
 
     def take(self, count: int | None, client: Any, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         async def main() -> list[Any]:
@@ -186,7 +189,7 @@ class AsyncFace:
                         break
             return items
 
-        return asyncio.run(main())
+        return self._runner.run(main())
 
 
 Face = SyncFace | AsyncFace

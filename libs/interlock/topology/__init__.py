@@ -1,15 +1,14 @@
 """The rules of registration, as pure functions over frozen values. No I/O, no transport, no clock.
 
-- `values`: what ranks register. `state`: a group at one revision (`Topology`), and what comes of a request.
-- `transition`: the rules. `contract`: the values that ranks share. `validation`, `limits`: what a value may be.
-- `readiness`, `compatibility`: what the group tells decode servers.
-- `changes`: the events between two revisions.
+- `values`: what ranks register. `limits`, `validation`: what a value may be. `contract`: what ranks must share.
+- `state`: a group at one revision (`Topology`), and what comes of a request. `rules`: registration (`transition`).
+- `readiness`, `compatibility`: what a group tells decode servers. `events`: what changed between two revisions.
 - `messages`, `request_messages`, `detail_messages`: to and from protobuf.
 """
 
-from interlock.topology.changes import EpochStarted, Event, RouteRegistered, RouteRemoved, apply, changes
 from interlock.topology.compatibility import Incompatibility, check_compatibility
 from interlock.topology.contract import SharedValues, shared_values
+from interlock.topology.events import EpochStarted, Event, RouteRegistered, RouteRemoved, apply, changes
 from interlock.topology.readiness import (
     GroupState,
     PrefillServerInfo,
@@ -21,6 +20,7 @@ from interlock.topology.readiness import (
     undeclared_keys,
 )
 from interlock.topology.routes import Routes
+from interlock.topology.rules import DeregisterRoute, ForceEpoch, RegisterRoute, Request, transition
 from interlock.topology.state import (
     Accepted,
     ContractMismatch,
@@ -34,7 +34,6 @@ from interlock.topology.state import (
     StaleInstance,
     Topology,
 )
-from interlock.topology.transition import DeregisterRoute, ForceEpoch, RegisterRoute, Request, transition
 from interlock.topology.values import (
     DECLARED_NONE,
     Declaration,

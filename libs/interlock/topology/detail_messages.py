@@ -7,7 +7,6 @@ from google.protobuf.message import Message
 
 from interlock.bootstrap.v1 import errors_pb2 as pb
 from interlock.topology.contract import cut_apart, value_text
-from interlock.topology.limits import MAX_LISTED_KEYS
 from interlock.topology.messages import (
     group_state_to_message,
     instance_from_message,
@@ -29,6 +28,9 @@ from interlock.topology.state import (
 
 MAX_DETAIL_BYTES = 2_560
 """One serialised detail; the rest of the 4 KiB is for ErrorInfo, message and headers."""
+
+_TEXT_LENGTHS = (1_024, 512, 256, 128, 64, 32)
+"""Characters of a value's text. With the last, all thirteen fields fit even at four bytes a character."""
 
 
 def refusal_details(refused: Refused) -> tuple[Message, ...]:
@@ -72,25 +74,22 @@ def revision_conflict_from_message(message: pb.RevisionConflict) -> RevisionConf
 
 
 def contract_mismatch_detail(mismatch: ContractMismatch) -> pb.ContractMismatch:
-    """Texts of values are cut first, around the place where they differ; then the list."""
-    total = len(mismatch.mismatches)
-    for length in (1024, 512, 256, 128, 64):
-        message = pb.ContractMismatch(total_count=total)
-        for found in mismatch.mismatches:
-            standing, offered = value_text(found.standing_value), value_text(found.offered_value)
-            cut = cut_apart(standing, offered, length)
-            message.truncated |= cut != (standing, offered)
-            message.mismatches.add(
-                field=found.field,
-                standing_value=cut[0],
-                offered_value=cut[1],
-                held_by=rank_key_to_message(found.held_by),
-            )
+    """Every difference, its two texts cut around the place where they part if the whole would be too long."""
+    for length in _TEXT_LENGTHS:
+        message = _mismatch_message(mismatch, length)
         if message.ByteSize() <= MAX_DETAIL_BYTES:
-            return message
-    while message.ByteSize() > MAX_DETAIL_BYTES:
-        del message.mismatches[-1]
-        message.truncated = True
+            break
+    return message
+
+
+def _mismatch_message(mismatch: ContractMismatch, length: int) -> pb.ContractMismatch:
+    message = pb.ContractMismatch(total_count=len(mismatch.mismatches))
+    for found in mismatch.mismatches:
+        whole = value_text(found.standing_value), value_text(found.offered_value)
+        standing, offered = cut_apart(*whole, length)
+        message.truncated |= (standing, offered) != whole
+        held_by = rank_key_to_message(found.held_by)
+        message.mismatches.add(field=found.field, standing_value=standing, offered_value=offered, held_by=held_by)
     return message
 
 
@@ -113,10 +112,5 @@ def stale_incarnation_from_message(message: pb.StaleIncarnation) -> StaleIncarna
 
 
 def not_ready_detail(topology: Topology) -> pb.NotReady:
-    """With fewer keys listed where they would be too long; the counts stay whole."""
-    limit = MAX_LISTED_KEYS
-    while True:
-        message = pb.NotReady(state=group_state_to_message(topology, limit))
-        if message.ByteSize() <= MAX_DETAIL_BYTES:
-            return message
-        limit //= 2
+    """The state as it is: with 64 keys in each list it takes at most about 2,000 bytes."""
+    return pb.NotReady(state=group_state_to_message(topology))

@@ -12,9 +12,9 @@ from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.kv.v1 import spec_layout_pb2 as kv
 from interlock.kv.v1.pool_name_pb2 import PoolName
 from interlock.pools import POOL_NAMES
-from interlock.topology.changes import EpochStarted, Event, RouteRegistered, RouteRemoved
 from interlock.topology.compatibility import Incompatibility
-from interlock.topology.limits import MAX_LAYOUT_BYTES, MAX_LISTED_KEYS
+from interlock.topology.events import EpochStarted, Event, RouteRegistered, RouteRemoved
+from interlock.topology.limits import MAX_LAYOUT_BYTES
 from interlock.topology.readiness import GroupState, PrefillServerInfo, group_state
 from interlock.topology.state import InvalidFieldsError, Topology
 from interlock.topology.validation import Fault, checked_route
@@ -88,7 +88,7 @@ def declaration_from_message(message: kv.SpecLayoutDeclaration) -> Declaration:
         kv_item_lens=tuple(layout.kv_item_lens),
         state_types=tuple(layout.state_types),
         state_item_lens=tuple(tuple(row.item_lens) for row in layout.state_item_lens),
-        extra_json=tuple(sorted(layout.extra_json.items())),
+        extra_json=tuple(layout.extra_json.items()),
     )
 
 
@@ -170,7 +170,11 @@ def _read_pools(
     if len(numbers) > len(POOL_NAMES):
         faults.append((path, f"must name each pool at most once; got {len(numbers)} names"))
         return ()
-    unknown = [(f"{path}[{at}]", f"{pool} is no pool") for at, pool in enumerate(numbers) if pool not in POOL_NAMES]
+    unknown = [
+        (f"{path}[{at}]", f"{pool} is no number of PoolName")
+        for at, pool in enumerate(numbers)
+        if pool not in POOL_NAMES
+    ]
     faults.extend(unknown)
     return () if unknown else tuple(numbers)
 
@@ -243,9 +247,8 @@ def incompatibility_from_message(message: pb.Incompatibility) -> Incompatibility
     return Incompatibility(message.field, message.prefill_value, message.decode_value, message.message)
 
 
-def group_state_to_message(topology: Topology, limit: int = MAX_LISTED_KEYS) -> pb.GroupState:
-    """The state of a group, with at most `limit` keys in each list."""
-    state = group_state(topology, limit)
+def group_state_to_message(topology: Topology) -> pb.GroupState:
+    state = group_state(topology)
     return pb.GroupState(
         group=state.group,
         revision=state.revision,

@@ -13,8 +13,8 @@ from interlock.topology.messages import (
     read_decode_server,
     read_route,
 )
+from interlock.topology.rules import DeregisterRoute, ForceEpoch, RegisterRoute, deregister_faults
 from interlock.topology.state import InvalidFieldsError
-from interlock.topology.transition import DeregisterRoute, ForceEpoch, RegisterRoute, deregister_faults
 from interlock.topology.validation import (
     DEFAULT_GROUP,
     Fault,

@@ -154,5 +154,5 @@ class InvalidFieldsError(ValueError):
 def invalid_fields(violations: tuple[tuple[str, str], ...]) -> Refused:
     """The refusal of a request with these faults."""
     field_name, fault = violations[0]
-    more = f" (and {len(violations) - 1} more faults)" if len(violations) > 1 else ""
+    more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
     return Refused(Reason.INVALID_FIELD, f"{field_name}: {fault}{more}", FieldViolations(violations))

@@ -156,14 +156,11 @@ def _compared_faults(server: Route | DecodeServer, path: str) -> Faults:
     yield from _text_faults(server.kv_layout, f"{path}.kv_layout")
     if isinstance(server.dsv41_spec_layout, SpecLayout):
         yield from _layout_faults(server.dsv41_spec_layout, f"{path}.dsv41_spec_layout.layout")
-    if len(server.pools) > len(POOL_NAMES):
-        yield f"{path}.pools", f"must name each pool at most once; got {len(server.pools)} names"
-        return
-    for at, pool in enumerate(server.pools):
-        if pool not in POOL_NAMES:
-            yield f"{path}.pools[{at}]", f"{pool} is no number of PoolName"
-        elif pool in server.pools[:at]:
-            yield f"{path}.pools[{at}]", f"must name each pool at most once; {pool} came before"
+    pools = set(server.pools)
+    if unknown := pools.difference(POOL_NAMES):
+        yield f"{path}.pools", f"{min(unknown)} is no number of PoolName"
+    elif len(pools) < len(server.pools):
+        yield f"{path}.pools", "must name each pool at most once"
 
 
 def _layout_faults(layout: SpecLayout, path: str) -> Faults:

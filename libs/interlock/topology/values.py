@@ -42,7 +42,7 @@ class ParallelSizes(NamedTuple):
         """How many ranks that makes, as a Python integer: it cannot overflow."""
         return prod(self)
 
-    def keys(self) -> Iterator[RankKey]:
+    def rank_keys(self) -> Iterator[RankKey]:
         """Every rank key in ascending order, made one at a time."""
         return map(RankKey._make, product(*map(range, self)))
 

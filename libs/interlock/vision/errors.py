@@ -16,6 +16,3 @@ class VisionError(ValueError):
         super().__init__(message)
         self.reason = reason
         self.field = field
-
-    def __reduce__(self) -> tuple[type["VisionError"], tuple[Reason, str, str]]:
-        return VisionError, (self.reason, self.field, str(self))

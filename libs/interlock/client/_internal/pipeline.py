@@ -16,7 +16,7 @@ import grpc.aio
 
 from interlock.client._internal.conversation import Conversation, ready
 from interlock.client._internal.retry import Attempts, RetryPolicy
-from interlock.client._internal.statuses import error_of, raise_if_closed
+from interlock.client._internal.statuses import error_of, raise_if_closed, sending_error_of
 from interlock.client.pictures import ImageResult, Picture, Source
 from interlock.preprocess.v1 import preprocess_pb2
 
@@ -325,7 +325,7 @@ class AsyncPatchStream:
             self._conversation.stream_ended()
             return None
         except grpc.RpcError as error:
-            pause = self._attempts.pause_after(error_of(error, self._address))
+            pause = self._attempts.pause_after(sending_error_of(error, self._address))
         except asyncio.CancelledError:
             raise_if_closed(self._address)
             raise

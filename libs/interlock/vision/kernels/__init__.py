@@ -61,7 +61,7 @@ class Kernel(NamedTuple):
 
 
 # From the fastest to the plainest, each with the module it needs beyond NumPy and Pillow.
-_KERNELS: dict[str, str | None] = {"reference": None}
+_KERNELS = {"numexpr": "numexpr", "reference": None}
 
 
 def available() -> tuple[str, ...]:
