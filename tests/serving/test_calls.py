@@ -92,6 +92,23 @@ async def fail(call):
     return caught.value
 
 
+@pytest.mark.parametrize(
+    ("arity", "answer"),
+    [
+        ("unary-unary", pb.GetRankInfoResponse(rank_ip="10.0.0.1")),
+        ("unary-stream", [pb.WatchTopologyResponse(revision=1), pb.WatchTopologyResponse(revision=2)]),
+        ("unary-stream by writing", [pb.WaitDpRanksResponse()]),
+        ("stream-stream", [pb.KeepAliveResponse()]),
+    ],
+)
+async def test_answers_pass_in_every_arity(serve, arity, answer):
+    async def succeed(context):
+        pass
+
+    _, channel = await serve(Servicer(succeed))
+    assert await CALLS[arity](BootstrapServiceStub(channel)) == answer
+
+
 @pytest.mark.parametrize("arity", CALLS)
 async def test_a_refusal_becomes_its_status_in_every_arity(serve, arity):
     async def refuse(context):
@@ -186,8 +203,11 @@ async def test_a_caller_that_goes_away_ends_the_servicers_work_without_an_error(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_generator_is_closed_when_the_caller_stops_reading_and_goes_away(serve):
+async def test_a_generator_is_closed_before_its_call_ends_when_the_caller_stops_reading_and_goes_away(
+    serve, until_idle
+):
     """The generator is suspended in a `yield` then, not in an await that could be cancelled."""
+    may_close = asyncio.Event()
 
     class Flood(Servicer):
         async def WatchTopology(self, request, context):
@@ -199,14 +219,18 @@ async def test_a_generator_is_closed_when_the_caller_stops_reading_and_goes_away
                     self.entered.set()
             finally:
                 self.closed.set()
+                await may_close.wait()
 
     servicer = Flood(None)
-    _, channel = await serve(servicer)
+    server, channel = await serve(servicer)
     call = BootstrapServiceStub(channel).WatchTopology(pb.WatchTopologyRequest(), timeout=TIMEOUT)
     await call.read()
     await asyncio.wait_for(servicer.entered.wait(), TIMEOUT)
     call.cancel()
     await asyncio.wait_for(servicer.closed.wait(), TIMEOUT)
+    assert server.running_calls == 1
+    may_close.set()
+    await until_idle(server)
 
 
 async def test_bytes_that_are_no_request_are_refused(serve, caplog):

@@ -146,6 +146,7 @@ def test_a_file_is_read(tmp_path):
         ("[depot]\nmax_groups = true\n", "[depot] max_groups: expected an integer, at least 1, got True"),
         ("[depot]\nmax_groups = 1.0\n", "[depot] max_groups: expected an integer, at least 1, got 1.0"),
         ("[depot]\nshare = inf\n", "[depot] share: expected a number from 0 to 1, got inf"),
+        (f"[depot]\nshare = 1{'0' * 400}\n", "[depot] share: expected a number from 0 to 1, got 1000"),
         ("[depot]\nstrict = 1\n", "[depot] strict: expected true or false, got 1"),
         ("[depot]\ntracks = 3\n", "[depot] tracks: expected an even number, got 3"),
         ("[depot]\nname = []\n", "[depot] name: expected a string, got []"),
@@ -155,6 +156,7 @@ def test_a_file_is_read(tmp_path):
             "[server] host: expected an IP address such as 127.0.0.1, 0.0.0.0 or ::, got 'localhost'",
         ),
         ("[depot\n", "no valid TOML: "),
+        (f"[depot]\nmax_groups = 1{'0' * 5_000}\n", "no valid TOML: "),
     ],
 )
 def test_a_wrong_file_is_refused_with_file_table_key_and_what_was_expected(tmp_path, text, expected):

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -39,8 +39,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     - A generator of responses is closed before its call ends, also when the caller goes away in the middle.
 
     Calls over the bound are refused (OVERLOADED) before their request is read. Only health checks are not bounded: a
-    busy server is not a dead one. gRPC's own `maximum_concurrent_rpcs` is not used: its refusals carry no reason, and
-    it lets another call in for each one it refused.
+    busy server is not a dead one. (gRPC's own `maximum_concurrent_rpcs` knows neither reasons nor that exception.)
     """
 
     def __init__(self, max_concurrent_rpcs: int) -> None:
@@ -101,41 +100,28 @@ def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcM
                 f"{len(data)} bytes are no request of {method}: they do not decode",
             ) from None
 
-    # A streamed request is parsed inside the servicer's own read, so the refusal comes out of it. A single request
-    # would be parsed by gRPC before we are called: it is handed on as bytes and parsed here.
-    parse_single = (lambda stream: stream) if handler.request_streaming else parse
-    parse_streamed = parse if handler.request_streaming else None
+    arity = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
+    servicer_method: Any = getattr(handler, arity)
 
-    if not handler.response_streaming:
-        single: Any = handler.stream_unary if handler.request_streaming else handler.unary_unary
-
-        async def answer_once(request: Any, context: Context) -> Any:
-            async def work() -> Any:
-                return await single(parse_single(request), context)
-
-            return await _conclude(method, context, work())
-
-        once = (
-            grpc.stream_unary_rpc_method_handler if handler.request_streaming else grpc.unary_unary_rpc_method_handler
-        )
-        return once(answer_once, parse_streamed, handler.response_serializer)
-
-    streamed: Any = handler.stream_stream if handler.request_streaming else handler.unary_stream
-
-    async def answer_many(request: Any, context: Context) -> None:
-        async def work() -> None:
-            responses: Awaitable[None] | AsyncGenerator[Any, None] = streamed(parse_single(request), context)
-            if inspect.isawaitable(responses):  # a servicer that writes to the context itself
-                await responses
-                return
-            async with aclosing(responses):
-                async for response in responses:
+    async def answer(request: Any, context: Context) -> Any:
+        async def work() -> Any:
+            answered = servicer_method(request if handler.request_streaming else parse(request), context)
+            if inspect.isawaitable(answered):  # one response, or a servicer that writes to the context itself
+                return await answered
+            async with aclosing(answered):
+                async for response in answered:
                     await context.write(response)
+            return None
 
-        await _conclude(method, context, work())
+        return await _conclude(method, context, work())
 
-    many = grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
-    return many(answer_many, parse_streamed, handler.response_serializer)
+    # A streamed request is parsed inside the servicer's own read, and the refusal comes out of that. gRPC would parse
+    # a single one before we are called; it hands on the bytes instead.
+    parse_streamed = parse if handler.request_streaming else None
+    wrapped: grpc.RpcMethodHandler[Any, Any] = getattr(grpc, f"{arity}_rpc_method_handler")(
+        answer, parse_streamed, handler.response_serializer
+    )
+    return wrapped
 
 
 async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:

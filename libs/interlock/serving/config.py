@@ -30,6 +30,7 @@ SettingsFile = Mapping[str, Mapping[str, object]]
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound="Settings")
 
+_EXACT_INTEGERS = 2**53  # what a float holds exactly
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string", Path: "a path"}
@@ -88,13 +89,12 @@ class Setting:
         """
         if value is None and self.optional:
             return None
-        if self.type is float and type(value) is int:
+        if self.type is float and type(value) is int and abs(value) <= _EXACT_INTEGERS:
             value = float(value)
-        if self.type is Path and type(value) is str:
+        elif self.type is Path and isinstance(value, str):
             value = Path(value)
-        if not (isinstance(value, Path) if self.type is Path else type(value) is self.type) or not self._in_bounds(
-            value
-        ):
+        of_type = isinstance(value, self.type) and (self.type is bool or not isinstance(value, bool))
+        if not of_type or not self._in_bounds(value):
             raise SettingsError(f"{origin}: expected {self.expected}, got {value!r}")
         if self.validate is not None:
             try:
@@ -209,7 +209,7 @@ def load_settings_file(path: Path, settings_classes: Collection[type[Settings]])
             tables = tomllib.load(file)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise SettingsError(f"{path}: no valid TOML: {error}") from None
 
     known_tables = {settings_class.table: settings_class for settings_class in settings_classes}

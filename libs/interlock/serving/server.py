@@ -141,7 +141,10 @@ class Server:
         Raises:
             PortTakenError: Something else listens on it.
             CannotListenError: The address cannot be used for another reason.
+            RuntimeError: The server was stopped.
         """
+        if self.draining.is_set():
+            raise RuntimeError("a stopped server does not start again")
         if self._server is not None:
             return self._port
         host, port = self.settings.host, self.settings.port
@@ -242,10 +245,10 @@ def _options(settings: ServerSettings) -> list[tuple[str, int]]:
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.max_metadata_size", _METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
-        # Finds callers that vanished without a word.
+        # Our pings find callers that vanished without a word, also between calls.
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
-        # Callers may ping as often as they like, also between calls, and are not sent away for it.
         ("grpc.keepalive_permit_without_calls", 1),
+        # Callers may ping as often as they like and are not sent away for it.
         ("grpc.http2.max_ping_strikes", 0),
     ]
