@@ -17,12 +17,13 @@ from interlock.serving.logs import LogSettings, configure
 
 class Servicer(BootstrapServiceServicer):
     def __init__(self, server):
-        self.server = server
+        self.draining = asyncio.Event()
+        server.on_drain(self.draining.set)
 
     async def GetRankInfo(self, request, context):
         """Is in flight until the server stops, and then still answers."""
         print("in flight", flush=True)
-        await self.server.draining.wait()
+        await self.draining.wait()
         return pb.GetRankInfoResponse(rank_ip="10.0.0.1", rank_port=7000)
 
     async def WatchTopology(self, request, context):

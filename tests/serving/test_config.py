@@ -26,7 +26,7 @@ class DepotSettings(Settings):
     strict: bool = setting(False, "Be strict.")
     mode: str = setting("fast", "How.", choices=("fast", "exact"))
     name: str | None = setting(None, "Name.")
-    folder: Path | None = setting(None, "Folder.")  # noqa: RUF009 - ruff does not know that `setting` makes a field
+    folder: Path | None = setting(None, "Folder.")
 
 
 def resolved(*, flags=None, environment=None, file=None):

@@ -93,6 +93,7 @@ class Server:
         self._health = HealthServicer()
         self._calls = CallInterceptor(self.settings.max_concurrent_rpcs)
         self._server: grpc.aio.Server | None = None
+        self._stopped = False
         self._port = 0
 
     def add(self, service_full_name: str, add_to_server: Callable[[grpc.aio.Server], None]) -> None:
@@ -143,7 +144,7 @@ class Server:
             CannotListenError: The address cannot be used for another reason.
             RuntimeError: The server was stopped.
         """
-        if self.draining.is_set():
+        if self._stopped:
             raise RuntimeError("a stopped server does not start again")
         if self._server is not None:
             return self._port
@@ -178,6 +179,7 @@ class Server:
             return
         grace = self.settings.grace_seconds if grace is None else grace
         _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
+        self._stopped = True
         self._health.drain()
         for callback in self._drain_callbacks:
             callback()
