@@ -17,7 +17,7 @@ from interlock_preprocess.requests import plan_message
 from interlock_preprocess.settings import MIB
 from interlock_preprocess.work import Work
 
-_MAX_CHUNK_BYTES = MIB
+_MAX_CHUNK_BYTES = MIB  # many of the largest patch that a profile may have
 
 
 async def patch_frames(image_id: str, work: Work) -> AsyncGenerator[PatchFrame, None]:
@@ -42,7 +42,7 @@ async def patch_frames(image_id: str, work: Work) -> AsyncGenerator[PatchFrame, 
         ),
     )
     crc32c = 0
-    patches_a_chunk = max(1, _MAX_CHUNK_BYTES // patch_bytes)
+    patches_a_chunk = _MAX_CHUNK_BYTES // patch_bytes
     for first in range(0, patch_count, patches_a_chunk):
         data = await work.patches(first, min(first + patches_a_chunk, patch_count))
         crc32c = google_crc32c.extend(crc32c, data)

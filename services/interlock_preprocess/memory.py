@@ -7,13 +7,17 @@ it has been idle for a moment. Elsewhere (musl, macOS) both are left to the syst
 
 import ctypes
 import platform
+from functools import cache
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_MMAP_THRESHOLD = 32 << 20  # the highest that 64-bit glibc accepts
-_TRIM_THRESHOLD = 512 << 20
+_M_ARENA_MAX = -8
+
+_MMAP_BYTES = 32 << 20  # the highest that 64-bit glibc accepts
+_TRIM_BYTES = 1 << 30
 
 
+@cache
 def _glibc() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 
@@ -21,8 +25,10 @@ def _glibc() -> ctypes.CDLL | None:
 def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next picture. Call it before threads start."""
     if (glibc := _glibc()) is not None:
-        glibc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
-        glibc.mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
+        glibc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        glibc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+        # One arena for all threads: what one frees another uses, and only of the first does `malloc_trim` cut the top.
+        glibc.mallopt(_M_ARENA_MAX, 1)
 
 
 def return_freed_memory() -> None:

@@ -38,7 +38,7 @@ class PictureRequest:
         decode_options: how to decode an encoded picture.
         plan: geometry to use; None: the profile's.
         prefix: what stands before the path of a field of the request, for example `begin.`.
-        source_field: path of the field that brings the source.
+        source_field: path of the field at fault where the picture itself is: its bytes, or the size of raw pixels.
     """
 
     total_bytes: int
@@ -74,7 +74,7 @@ def read_begin(begin: pb.ImageBegin, settings: PreprocessSettings) -> PictureReq
         raise _source_too_large(begin.total_bytes, settings.max_source_bytes, "begin.total_bytes")
     raw_size = None
     if begin.kind == pb.SOURCE_KIND_RAW_RGB:
-        raw_size = _read_raw_size(begin.width, begin.height, begin.total_bytes, "begin.width", "begin.total_bytes")
+        raw_size = _read_raw_size(begin.width, begin.height, begin.total_bytes, "begin.", "begin.total_bytes")
     elif begin.kind == pb.SOURCE_KIND_ENCODED:
         for name, side in (("width", begin.width), ("height", begin.height)):
             if side:
@@ -83,7 +83,8 @@ def read_begin(begin: pb.ImageBegin, settings: PreprocessSettings) -> PictureReq
                 )
     else:
         raise _invalid("begin.kind", f"kind is {begin.kind}; expected SOURCE_KIND_ENCODED or SOURCE_KIND_RAW_RGB")
-    return _read_request(begin, begin.total_bytes, raw_size, prefix="begin.", source_field="data")
+    source_field = "begin.width" if raw_size else "data"
+    return _read_request(begin, begin.total_bytes, raw_size, prefix="begin.", source_field=source_field)
 
 
 def read_image(request: pb.PreprocessImageRequest) -> tuple[PictureRequest, bytes]:
@@ -94,15 +95,16 @@ def read_image(request: pb.PreprocessImageRequest) -> tuple[PictureRequest, byte
     """
     if len(request.image_id.encode()) > MAX_ID_BYTES:
         raise _invalid("image_id", f"image_id is longer than {MAX_ID_BYTES} bytes")
-    source_field = request.WhichOneof("source")
-    if source_field is None:
+    kind = request.WhichOneof("source")
+    if kind is None:
         raise _invalid("source", "the request has no source; set encoded or raw")
-    data = request.encoded if source_field == "encoded" else request.raw.data
+    data = request.encoded if kind == "encoded" else request.raw.data
     if len(data) > MAX_CALL_SOURCE_BYTES:
-        raise _source_too_large(len(data), MAX_CALL_SOURCE_BYTES, source_field)
-    raw_size = None
-    if source_field == "raw":
-        raw_size = _read_raw_size(request.raw.width, request.raw.height, len(data), "raw.width", "raw.data")
+        raise _source_too_large(len(data), MAX_CALL_SOURCE_BYTES, kind)
+    raw_size, source_field = None, "encoded"
+    if kind == "raw":
+        raw_size = _read_raw_size(request.raw.width, request.raw.height, len(data), "raw.", "raw.data")
+        source_field = "raw.width"
     return _read_request(request, len(data), raw_size, prefix="", source_field=source_field), data
 
 
@@ -202,12 +204,13 @@ def _read_request(
     return request
 
 
-def _read_raw_size(width: int, height: int, length: int, size_field: str, length_field: str) -> tuple[int, int]:
-    if width < 1 or height < 1:
-        raise _invalid(size_field, f"the picture is {width}x{height}; raw pixels need at least one")
+def _read_raw_size(width: int, height: int, length: int, prefix: str, length_field: str) -> tuple[int, int]:
+    for name, side in (("width", width), ("height", height)):
+        if side < 1:
+            raise _invalid(f"{prefix}{name}", f"{name} is {side}; raw pixels have at least 1")
     if width * height > MAX_PIXELS:
         raise ImageFault(
-            Reason.IMAGE_TOO_MANY_PIXELS, f"{width}x{height} pixels are more than {MAX_PIXELS}", size_field
+            Reason.IMAGE_TOO_MANY_PIXELS, f"{width}x{height} pixels are more than {MAX_PIXELS}", f"{prefix}width"
         )
     if length != width * height * 3:
         raise ImageFault(

@@ -12,7 +12,7 @@ from interlock.serving.calls import Context
 from interlock.vision import DEFAULT_PROFILE_NAME, MAX_PIXELS, PROFILES, VisionError, kernels, plan, token_types
 from interlock_preprocess.admission import Source
 from interlock_preprocess.counters import Counters
-from interlock_preprocess.faults import RETRY_DELAY, ImageFault
+from interlock_preprocess.faults import ImageFault
 from interlock_preprocess.frames import patch_frames
 from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
 from interlock_preprocess.settings import MIB, PreprocessSettings
@@ -77,8 +77,6 @@ class PreprocessServicer(PreprocessServiceServicer):
         self, request: pb.PreprocessImageRequest, context: Context
     ) -> None:
         """One picture in one message."""
-        if self._draining.is_set():
-            raise Refusal(Reason.DRAINING, "the server stops; send the picture to another one", retry_delay=RETRY_DELAY)
         self._counters.calls_open += 1
         try:
             await self._answer_one(request, FrameWriter(context.write, self._settings.stall_timeout_seconds))
