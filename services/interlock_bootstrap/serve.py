@@ -3,7 +3,7 @@
 import time
 from functools import partial
 
-from interlock.bootstrap.v1 import bootstrap_service_pb2_grpc
+from interlock.bootstrap.v1 import bootstrap_service_pb2, bootstrap_service_pb2_grpc
 from interlock.serving.server import Server
 from interlock_bootstrap.registry import Registry
 from interlock_bootstrap.rooms import Rooms
@@ -11,7 +11,7 @@ from interlock_bootstrap.servicer import BootstrapServicer
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores.memory import MemoryStore
 
-SERVICE_NAME = "interlock.bootstrap.v1.BootstrapService"
+SERVICE_NAME: str = bootstrap_service_pb2.DESCRIPTOR.services_by_name["BootstrapService"].full_name
 """Full name of the service, as health and reflection know it."""
 
 

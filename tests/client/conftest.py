@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+
 from client.scripted import AsyncFace, Face, SyncFace
 
 
