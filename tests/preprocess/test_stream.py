@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections import Counter
 
 import grpc
 import pytest
@@ -214,7 +215,7 @@ async def test_a_stopping_server_ends_pictures_in_flight_takes_no_more_and_ends_
     await until(lambda: running.counters.threads_busy == 1)
 
     stopped = asyncio.create_task(running.server.stop(30))
-    await running.server.draining.wait()
+    await asyncio.sleep(0)  # it runs up to where it waits for the calls
     await call.write(begin("b", 10))
 
     assert (await next_answers(call, 1))["b"].fault == ("DRAINING", "")
@@ -242,30 +243,25 @@ async def test_a_caller_that_goes_away_in_the_middle_leaves_nothing_behind(runni
 async def test_any_steps_in_any_order_get_lawful_frames_and_leave_nothing_behind(running):
     draw = random.Random(11)
     expected = reference_patches(FILE)
-    refused = 0
+    outcomes: Counter[str] = Counter()
     for _ in range(60):
-        pending = {image_id: list(whole(image_id, FILE, part_bytes=10_000)) for image_id in "abcdef"}
+        pending = {image_id: list(whole(image_id, FILE, part_bytes=100_000)) for image_id in "abcdef"}
+        begun = set()
         call = running.stub.PreprocessImages()
-        begun = []
         for _ in range(40):
             image_id = draw.choice("abcdef")
-            if draw.random() < 0.1 and image_id in begun:
+            if image_id in begun and draw.random() < 0.05:
                 await call.write(cancel(image_id))
-                pending[image_id] = []
             elif pending[image_id]:
-                del pending[image_id][: draw.random() < 0.05 and image_id in begun]  # loses a part
-                for step in pending[image_id][:1]:
+                step = pending[image_id].pop(0)
+                if image_id not in begun or draw.random() < 0.95:  # else it is lost
                     await call.write(step)
-                    begun.append(image_id)
-                del pending[image_id][:1]
+                begun.add(image_id)
         await call.done_writing()
         answers = await next_answers(call)
-        assert sorted(answers) == sorted(set(begun))
-        for answer in answers.values():
-            if answer.error:
-                refused += 1
-                assert answer.error.reason in ("CANCELLED", "SOURCE_LENGTH_MISMATCH")
-            else:
-                assert answer.patches == expected
-    assert 20 < refused < 300
+        assert set(answers) == begun
+        outcomes.update(answer.error.reason if answer.error else "served" for answer in answers.values())
+        assert {answer.patches for answer in answers.values() if not answer.error} <= {expected}
+    assert set(outcomes) == {"served", "CANCELLED", "SOURCE_LENGTH_MISMATCH"}
+    assert min(outcomes.values()) > 20
     await until(lambda: running.counters.at_rest)
