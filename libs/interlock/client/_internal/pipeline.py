@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import grpc
 import grpc.aio
 
-from interlock.client._internal.conversation import Conversation, ready
+from interlock.client._internal.conversation import Conversation
+from interlock.client._internal.ready_pictures import ready
 from interlock.client._internal.retry import Attempts, RetryPolicy
 from interlock.client._internal.statuses import error_of, raise_if_closed, sending_error_of
 from interlock.client.pictures import ImageResult, Picture, Source
@@ -64,7 +65,7 @@ class PatchStream:
     def cancel(self, index: int) -> None:
         """Cancel the picture at this position among the sources; its result is then an error of reason CANCELLED.
 
-        Nothing happens if its result is out already. May be called from any thread.
+        Nothing happens if it was not drawn yet or its result is out already. May be called from any thread.
         """
         with self._changed:
             self._conversation.cancel(index)
@@ -232,7 +233,7 @@ class AsyncPatchStream:
     def cancel(self, index: int) -> None:
         """Cancel the picture at this position among the sources; its result is then an error of reason CANCELLED.
 
-        Nothing happens if its result is out already.
+        Nothing happens if it was not drawn yet or its result is out already.
         """
         self._conversation.cancel(index)
         self._notify()
