@@ -43,7 +43,7 @@ class PreprocessServicer(PreprocessServiceServicer):
         self._counters = counters
         self._draining = draining
 
-    async def PlanImages(self, request: pb.PlanImagesRequest, context: Context) -> pb.PlanImagesResponse:  # noqa: N802
+    async def PlanImages(self, request: pb.PlanImagesRequest, context: Context) -> pb.PlanImagesResponse:
         """Plans of sizes."""
         limit = _MAX_SIZES_WITH_TOKEN_TYPES if request.with_token_types else _MAX_SIZES
         if len(request.sizes) > limit:
@@ -73,7 +73,7 @@ class PreprocessServicer(PreprocessServiceServicer):
 
     # The streaming methods write to the context themselves, which the stub's types do not know of.
 
-    async def PreprocessImage(  # type: ignore[override]  # noqa: N802
+    async def PreprocessImage(  # type: ignore[override]
         self, request: pb.PreprocessImageRequest, context: Context
     ) -> None:
         """One picture in one message."""
@@ -99,34 +99,28 @@ class PreprocessServicer(PreprocessServiceServicer):
         finally:
             work.let_go()
 
-    async def PreprocessImages(  # type: ignore[override]  # noqa: N802
+    async def PreprocessImages(  # type: ignore[override]
         self, request_iterator: AsyncIterable[pb.PreprocessImagesRequest], context: Context
     ) -> None:
         """Many pictures on one stream."""
         stream = ImageStream(self._settings, self._pool, self._counters, self._draining, context.write)
         await stream.serve(request_iterator)
 
-    async def RegisterRegion(  # noqa: N802
-        self, request: pb.RegisterRegionRequest, context: Context
-    ) -> pb.RegisterRegionResponse:
+    async def RegisterRegion(self, request: pb.RegisterRegionRequest, context: Context) -> pb.RegisterRegionResponse:
         """Not served yet."""
         raise _shared_memory_off()
 
-    async def UnregisterRegion(  # noqa: N802
+    async def UnregisterRegion(
         self, request: pb.UnregisterRegionRequest, context: Context
     ) -> pb.UnregisterRegionResponse:
         """Not served yet."""
         raise _shared_memory_off()
 
-    async def ListRegions(  # noqa: N802
-        self, request: pb.ListRegionsRequest, context: Context
-    ) -> pb.ListRegionsResponse:
+    async def ListRegions(self, request: pb.ListRegionsRequest, context: Context) -> pb.ListRegionsResponse:
         """Not served yet."""
         raise _shared_memory_off()
 
-    async def ListProfiles(  # noqa: N802
-        self, request: pb.ListProfilesRequest, context: Context
-    ) -> pb.ListProfilesResponse:
+    async def ListProfiles(self, request: pb.ListProfilesRequest, context: Context) -> pb.ListProfilesResponse:
         """What the server works with."""
         return pb.ListProfilesResponse(
             profiles=[
