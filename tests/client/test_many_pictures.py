@@ -21,6 +21,7 @@ from interlock.client import (
     PatchesDamagedError,
     Picture,
     PreprocessClient,
+    RefusedError,
     SourceError,
     UnexpectedAnswerError,
     UnreachableError,
@@ -286,6 +287,18 @@ def test_results_come_while_the_caller_is_slow_and_no_more_than_asked_for(face: 
     assert taken == len(SOURCES)
 
 
+def test_a_fault_while_sending_is_an_error_and_not_a_caller_that_waits_for_ever(
+    face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(conversation: object, wire_id: str) -> bool:
+        raise RuntimeError("a fault of the SDK")
+
+    monkeypatch.setattr("interlock.client._internal.conversation.Conversation._wanted", fails)
+    # grpc's own thread writes for the synchronous client, and keeps the cause to its log.
+    with pytest.raises((RuntimeError, RefusedError)):
+        many(face, StreamServer())
+
+
 @pytest.mark.parametrize("max_in_flight", [0, -1])
 def test_a_window_for_no_picture_is_refused(face: Face, max_in_flight: int) -> None:
     with pytest.raises(ValueError, match="max_in_flight"):
@@ -340,12 +353,39 @@ async def test_an_asynchronous_stream_cancels_one_picture_at_the_server() -> Non
     assert (result.index, result.error.reason, result.error.message) == (0, "CANCELLED", "told: CANCELLED")
 
 
-def test_a_stream_is_iterated_only_once() -> None:
+async def test_a_cancelled_picture_is_not_sent_again_when_the_connection_is_lost() -> None:
+    def breaks_when_cancelled(steps: Steps, context: grpc.ServicerContext) -> Iterator[pb.PatchFrame]:
+        yield SETTINGS
+        for step in steps:
+            if step.HasField("begin"):
+                streams.append(step.begin)
+                begun.set()
+            if step.HasField("cancel"):
+                context.abort(grpc.StatusCode.UNAVAILABLE, "connection lost")
+
+    begun = threading.Event()
+    streams: list[pb.ImageBegin] = []
+    with serving(preprocess=preprocess_servicer(PreprocessImages=breaks_when_cancelled)) as address:
+        async with AsyncPreprocessClient(address, retry=QUICK) as client, client.preprocess_many([b"x"]) as stream:
+            waiting = asyncio.ensure_future(anext(aiter(stream)))
+            assert await asyncio.to_thread(begun.wait, PATIENCE)
+            stream.cancel(0)
+            result = await waiting
+    assert result.error.reason == "CANCELLED"
+    assert len(streams) == 1
+
+
+async def test_a_stream_is_iterated_only_once() -> None:
     with PreprocessClient("127.0.0.1:1") as client:
         stream = client.preprocess_many([])
         assert list(stream) == []
         with pytest.raises(RuntimeError, match="only once"):
             iter(stream)
+    async with AsyncPreprocessClient("127.0.0.1:1") as client:
+        stream = client.preprocess_many([])
+        assert [result async for result in stream] == []
+        with pytest.raises(RuntimeError, match="only once"):
+            aiter(stream)
 
 
 async def test_asynchronous_sources_may_wait_for_results() -> None:

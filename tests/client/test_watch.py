@@ -1,6 +1,7 @@
 """A watch gives the state of a group, goes on by itself where it stopped, and leaves nothing behind."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
@@ -216,6 +217,19 @@ def test_leaving_a_synchronous_loop_ends_the_call_while_the_client_lives_on() ->
         for _ in client.watch_topology():
             break
         assert script.ended.wait(PATIENCE)
+
+
+def test_closing_the_client_ends_a_watch_of_another_thread_with_an_error() -> None:
+    script = Script([streams(snapshot(ONE, route(0)), then=hangs)])
+    with serving(bootstrap_servicer(WatchTopology=script)) as address:
+        client = BootstrapClient(address, retry=QUICK)
+        items = client.watch_topology()
+        next(items)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(next, items)
+            client.close()
+            with pytest.raises(CallCancelledError):
+                waiting.result(PATIENCE)
 
 
 async def test_closing_the_client_ends_a_watch_with_an_error_and_not_as_if_the_task_were_cancelled() -> None:

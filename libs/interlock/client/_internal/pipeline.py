@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import grpc
 import grpc.aio
 
-from interlock.client._internal.conversation import Conversation, ready
+from interlock.client._internal.conversation import Conversation
+from interlock.client._internal.ready_pictures import ready
 from interlock.client._internal.retry import Attempts, RetryPolicy
-from interlock.client._internal.statuses import error_of, raise_if_closed
+from interlock.client._internal.statuses import error_of, raise_if_closed, sending_error_of
 from interlock.client.pictures import ImageResult, Picture, Source
 from interlock.preprocess.v1 import preprocess_pb2
 
@@ -67,7 +68,7 @@ class PatchStream:
     def cancel(self, index: int) -> None:
         """Cancel the picture at this position among the sources; its result is then an error of reason CANCELLED.
 
-        Nothing happens if its result is out already. May be called from any thread.
+        Nothing happens if it was not drawn yet or its result is out already. May be called from any thread.
         """
         with self._lock:
             self._conversation.cancel(index)
@@ -235,7 +236,7 @@ class AsyncPatchStream:
     def cancel(self, index: int) -> None:
         """Cancel the picture at this position among the sources; its result is then an error of reason CANCELLED.
 
-        Nothing happens if its result is out already.
+        Nothing happens if it was not drawn yet or its result is out already.
         """
         self._conversation.cancel(index)
         self._notify()
@@ -328,7 +329,7 @@ class AsyncPatchStream:
             self._conversation.stream_ended()
             return None
         except grpc.RpcError as error:
-            pause = self._attempts.pause_after(error_of(error, self._address))
+            pause = self._attempts.pause_after(sending_error_of(error, self._address))
         except asyncio.CancelledError:
             raise_if_closed(self._address)
             raise
