@@ -64,7 +64,7 @@ async def test_nothing_is_shown_before_its_commit(store):
             assert await store.load("a", fresh=True) == first
             assert watch.current == first
             assert not committing.done()
-        assert await watch.next(30) == Commit(first, await committing)
+        assert await watch.next() == Commit(first, await committing)
 
 
 async def test_a_commit_whose_caller_left_stands_and_is_told(store):
@@ -80,7 +80,7 @@ async def test_a_commit_whose_caller_left_stands_and_is_told(store):
             for task in leaving:
                 task.cancel()
             await asyncio.wait(leaving)
-        assert await watch.next(30) == Commit(empty, after)
+        assert await watch.next() == Commit(empty, after)
     await store.register_rooms("a", 1, {8: 3})  # comes after the other ones
     assert await store.load("a") == after
 
