@@ -203,7 +203,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         group = decoded(group_from_message, request)
         with (
             self._one_more_watcher(),
-            self._store.watch(group) as watch,
+            self._registry.follow(group) as watch,
             self._reminders.each_period(watch.remind),
         ):
             seen = watch.current
