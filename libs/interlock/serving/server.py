@@ -89,8 +89,6 @@ class Server:
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
-        self.draining = asyncio.Event()
-        """Set when the server begins to stop."""
         self._drain_callbacks: list[Callable[[], None]] = []
         self._lifespans: list[Callable[[], AbstractAsyncContextManager[object]]] = []
         self._entered = AsyncExitStack()
@@ -198,7 +196,6 @@ class Server:
         _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
         self._stopped = True
         self._health.drain()
-        self.draining.set()
         for callback in self._drain_callbacks:
             callback()
         await self._server.stop(grace)
@@ -264,6 +261,10 @@ def _options(settings: ServerSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_receive_message_bytes),
         ("grpc.max_concurrent_streams", settings.max_connection_streams),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        # Calls that came and were not looked at yet. By default gRPC cancels some, without a word, from 1,000 on: of
+        # all the watchers that come back after a restart.
+        ("grpc.server.max_pending_requests", settings.max_concurrent_rpcs),
+        ("grpc.server.max_pending_requests_hard_limit", settings.max_concurrent_rpcs),
         ("grpc.max_metadata_size", _METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
         # Our pings find callers that vanished without a word, also between calls.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from heapq import nsmallest
 
-from interlock.topology.contract import SharedValues, missing_declarations, shared_values
+from interlock.topology.contract import SharedValues
 from interlock.topology.limits import MAX_LISTED_KEYS
 from interlock.topology.state import Topology
 from interlock.topology.values import Instance, RankKey
@@ -26,13 +26,7 @@ def undeclared_count(topology: Topology) -> int:
 
 def undeclared_keys(topology: Topology, limit: int = MAX_LISTED_KEYS) -> tuple[RankKey, ...]:
     """The lowest keys that still have to declare a value that another rank declared, at most `limit` of them."""
-    standing = topology.routes.contract()
-    if standing is None or not topology.routes.undeclared_count():
-        return ()
-    undeclared = (
-        route.key for route in topology.routes.values() if missing_declarations(shared_values(route), standing)
-    )
-    return tuple(nsmallest(limit, undeclared))
+    return tuple(nsmallest(limit, topology.routes.undeclared()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +73,8 @@ class GroupState:
     undeclared_count: int
 
 
-def group_state(topology: Topology) -> GroupState:
-    """The state of a group, with at most `MAX_LISTED_KEYS` keys in each list."""
+def group_state(topology: Topology, limit: int = MAX_LISTED_KEYS) -> GroupState:
+    """The state of a group, with at most `limit` keys in each list, never more than `MAX_LISTED_KEYS`."""
     return GroupState(
         group=topology.group,
         revision=topology.revision,
@@ -90,8 +84,8 @@ def group_state(topology: Topology) -> GroupState:
         registered=topology.registered,
         expected=topology.expected,
         ready=topology.ready,
-        missing_keys=missing_keys(topology),
+        missing_keys=missing_keys(topology)[:limit],
         missing_count=missing_count(topology),
-        undeclared_keys=undeclared_keys(topology),
+        undeclared_keys=undeclared_keys(topology, limit),
         undeclared_count=undeclared_count(topology),
     )

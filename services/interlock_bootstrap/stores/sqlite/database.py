@@ -120,7 +120,8 @@ class Database:
     def copy_journal(self) -> None:
         """Copies the write-ahead log into the file, and lets the log begin anew in its place.
 
-        On a full disk it stays where it is: it is as good as the file.
+        Where the disk or a quota is full, what is in the log stays there: once synced, which comes first, it is as good
+        as in the file.
 
         Raises:
             sqlite3.Error: Any other fault.
@@ -128,7 +129,7 @@ class Database:
         try:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.Error as error:
-            if _code(error) != sqlite3.SQLITE_FULL:
+            if getattr(error, "sqlite_errorcode", None) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
                 raise
 
     def rows(self, table: str) -> Iterator[list[Any]]:
@@ -137,8 +138,9 @@ class Database:
         Raises:
             StoreFileError: One is not as it was written.
         """
-        with _explained(self.path):
-            for *values, checksum in self._connection.execute(f"SELECT * FROM {table} ORDER BY 1"):
+        query = f"SELECT * FROM {table} ORDER BY 1"
+        with _explained(self.path), contextlib.closing(self._connection.execute(query)) as rows:
+            for *values, checksum in rows:
                 if _checksum(values) != checksum:
                     raise damaged(self.path, f"a row of {table} is not as it was written")
                 yield values
@@ -243,5 +245,5 @@ def _checksum(values: Sequence[str | int | bytes | None]) -> int:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; errors of the Python module have none."""
+    """SQLite's primary result code; errors of the Python module itself have none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

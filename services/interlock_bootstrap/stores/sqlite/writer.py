@@ -71,6 +71,11 @@ class Writer:
         assert self._database is not None
         return self._database.transactions
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for the next transaction."""
+        return self._jobs.qsize()
+
     async def start(self) -> Contents:
         """Opens the file, which is made if it is missing, and reads all that it holds.
 
@@ -78,7 +83,7 @@ class Writer:
             StoreFileError: It cannot be used.
         """
         self._thread.start()
-        return await self._opened
+        return await asyncio.shield(self._opened)
 
     def submit(self, statements: Sequence[Statement]) -> "asyncio.Future[None]":
         """Has statements run, all or none of them.
