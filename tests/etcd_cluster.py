@@ -120,8 +120,9 @@ class EtcdCluster:
             try:
                 self.etcdctl("endpoint", "health", endpoints=member.client_url)
                 return
-            except subprocess.CalledProcessError as error:
-                assert time.monotonic() < deadline, f"etcd {member.name}: {error.stderr}"
+            except subprocess.CalledProcessError:
+                if time.monotonic() > deadline:
+                    raise
 
     def leader(self) -> Member:
         """The member that leads, once there is one."""
@@ -148,7 +149,11 @@ class EtcdCluster:
             [
                 "etcdctl",
                 f"--endpoints={endpoints or ','.join(member.client_url for member in self.members)}",
-                *(("--cacert", str(files.ca), "--cert", str(files.certificate), "--key", str(files.key)) if files else ()),
+                *(
+                    ("--cacert", str(files.ca), "--cert", str(files.certificate), "--key", str(files.key))
+                    if files
+                    else ()
+                ),
                 *(("--user", user) if user else ()),
                 *("--dial-timeout", "2s", "--command-timeout", "2s"),
                 *arguments,

@@ -55,12 +55,19 @@ class CommitWatch:
 
     def push(self, commit: Commit) -> None:
         """Called by the feed for each commit."""
-        self.current = commit.after
         if len(self._commits) >= self._buffer:
-            self._commits.clear()
-            self._fell_behind = True
-        elif not self._fell_behind:
+            self.replace(commit.after)
+            return
+        self.current = commit.after
+        if not self._fell_behind:
             self._commits.append(commit)
+        self._arrival.set()
+
+    def replace(self, topology: Topology) -> None:
+        """Called by the feed: the commits that led to this topology are lost, or not known."""
+        self.current = topology
+        self._commits.clear()
+        self._fell_behind = True
         self._arrival.set()
 
     def end(self) -> None:
@@ -131,6 +138,11 @@ class CommitFeed:
     def publish(self, commit: Commit) -> None:
         for watch in self._watches.get(commit.after.group, ()):
             watch.push(commit)
+
+    def replace(self, topology: Topology) -> None:
+        """The group is as told, and the commits that made it so are not known: its watches get it as a whole."""
+        for watch in self._watches.get(topology.group, ()):
+            watch.replace(topology)
 
     def end(self) -> None:
         """Ends every watch, those to come as well: the server is about to stop."""

@@ -284,6 +284,11 @@ class WatchStream:
             raise EtcdUnavailableError(f"the watch broke: {error.details()}") from None
         except TimeoutError:
             raise EtcdUnavailableError(f"the watch was silent for {timeout:g} s") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise EtcdUnavailableError("the watch was cancelled by a write that took too long") from None
 
     def cancel(self) -> None:
         self._call.cancel()

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NoReturn
 
 from interlock_bootstrap.commits import Commit, CommitFeed
-from interlock_bootstrap.stores import CommitUnknownError, StoreUnavailableError
+from interlock_bootstrap.stores import StoreUnavailableError
 from interlock_bootstrap.stores.etcd.client import (
     RANGE,
     EtcdClient,
@@ -30,6 +30,8 @@ from interlock_bootstrap.stores.etcd.v3 import rpc_pb2 as rpc
 
 _PAGE = 1_000
 """Keys that are listed at once."""
+
+_OLD = ", and what this replica knows may be older than the bound that is set"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ class Follower:
         """Revision up to which every event came, as far as the members say."""
         self._proved_at = float("-inf")
         self._available = True
+        self._expiry: asyncio.TimerHandle | None = None
         self._expected: dict[bytes, tuple[str, asyncio.Future[bool]]] = {}
         self._waiting: dict[str, list[tuple[Callable[[GroupCopy], bool], asyncio.Future[None]]]] = {}
         self._progress: list[tuple[int, asyncio.Future[None]]] = []
@@ -96,6 +99,8 @@ class Follower:
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -120,7 +125,7 @@ class Follower:
             StoreUnavailableError: The copies may be older than the staleness bound.
         """
         if not self.current:
-            raise self._unavailable(f" for {self._settings.staleness_bound_seconds:g} s, and the copy may be old")
+            raise self._unavailable(_OLD)
 
     async def until(self, group: str, condition: Callable[[GroupCopy], bool]) -> None:
         """Waits until a group's copy meets a condition.
@@ -150,8 +155,7 @@ class Follower:
             await self._patiently(met)
 
     def expect(self, group: str, commit_id: bytes) -> asyncio.Future[bool]:
-        """Tells whether a commit stands: done once the watch shows it, or, with CommitUnknownError, when that cannot
-        be known any more."""
+        """Is done once the watch shows a commit; with False when the watch missed what it would have shown."""
         expected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._expected[commit_id] = group, expected
         expected.add_done_callback(lambda _: self._expected.pop(commit_id, None))
@@ -195,12 +199,9 @@ class Follower:
         before = self.copies.get(copy.topology.group)
         self.copies[copy.topology.group] = copy
         if before is not None and copy.header_mod != before.header_mod:
-            for commit_id, (group, expected) in tuple(self._expected.items()):
+            for commit_id, (group, expected) in self._expected.items():
                 if group == copy.topology.group and not expected.done():
-                    if commit_id == copy.commit_id:
-                        expected.set_result(True)
-                    else:
-                        expected.set_exception(CommitUnknownError(f"commits of group {group!r} were compacted away"))
+                    expected.set_result(commit_id == copy.commit_id)
         if before is not None and copy.topology != before.topology:
             self._feed.replace(copy.topology)
         self._settle(copy)
@@ -306,11 +307,53 @@ class Follower:
                 async with asyncio.timeout(self._settings.attempt_timeout_seconds):
                     self._proved_at = await self._prove_once()
             except (EtcdError, StoreUnavailableError, TimeoutError) as error:
-                _LOGGER.debug("not proved to be current: %s", error)
+                _LOGGER.debug("cannot prove that the copies are current: %s", error)
                 pause = full_jitter(attempts)
                 attempts += 1
             else:
+                self._tell_availability()
                 pause = self._settings.progress_seconds
                 attempts = 0
-            self._tell_availability()
             await asyncio.sleep(pause)
+
+    async def _prove_once(self) -> float:
+        """The time as of which the copies are current."""
+        asked_at = _clock()
+        stream = self._stream
+        if stream is None:
+            raise EtcdUnavailableError("there is no watch")
+        await stream.request_progress()  # in any case: a watch that is silent for longer is taken for broken
+        first, _ = self._keys.everything
+        answer = await self._client.attempt(RANGE, rpc.RangeRequest(key=first, count_only=True))
+        await self.until_revision(answer.header.revision)
+        return asked_at
+
+    def _tell_availability(self) -> None:
+        """Tells whether the copies are current, if that is news; looks again when the last proof is too old."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        left = self._proved_at + self._settings.staleness_bound_seconds - _clock()
+        if left > 0:
+            self._expiry = asyncio.get_running_loop().call_later(left, self._tell_availability)
+        if self._available != (left > 0):
+            self._available = left > 0
+            if self._available:
+                _LOGGER.info("etcd answers again; serving")
+            else:
+                _LOGGER.error("%s", self._unavailable(_OLD))
+            self._on_availability(self._available)
+
+    def _unavailable(self, more: str) -> StoreUnavailableError:
+        return StoreUnavailableError(f"etcd at {self._settings.endpoints} does not answer{more}")
+
+    async def _patiently(self, met: asyncio.Future[None]) -> None:
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_seconds):
+                await met
+        except TimeoutError:
+            raise self._unavailable("") from None
+
+
+def _clock() -> float:
+    """Seconds, those included in which this machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

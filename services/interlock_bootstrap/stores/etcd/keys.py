@@ -2,7 +2,7 @@
 
     PREFIX/groups/GROUP/header                    the group: `records.Header`
     PREFIX/groups/GROUP/epochs/EPOCH/ranks/KEY    one rank: `records.Rank`
-    PREFIX/groups/GROUP/epochs/EPOCH/leases/KEY   there as long as the lease of that rank's route; hangs on an etcd lease
+    PREFIX/groups/GROUP/epochs/EPOCH/leases/KEY   there while the lease of its route runs; hangs on an etcd lease
     PREFIX/groups/GROUP/epochs/EPOCH/layouts/NAME a DSpark layout, named by its digest
     PREFIX/groups/GROUP/epochs/EPOCH/rooms/NAME   some rooms: `records.Rooms`; hangs on an etcd lease
 

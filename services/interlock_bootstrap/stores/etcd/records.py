@@ -163,15 +163,17 @@ def commit_operations(
             operations.append(_put(keys.layout(group, epoch, layout), record))
     if standing is not None and offered != standing:
         operations.append(_delete(keys.layout(group, epoch, layout_record(standing)[0])))
-    for key in difference.changed:
-        operations.append(_put(keys.rank(group, epoch, key), rank_record(after, key, layout).SerializeToString()))
-    for key in difference.leased:
-        operations.append(_put(keys.lease(group, epoch, key), b"", granted[key]))
-    for key in difference.released:
-        operations.append(_delete(keys.lease(group, epoch, key)))
+    operations += [
+        *(
+            _put(keys.rank(group, epoch, key), rank_record(after, key, layout).SerializeToString())
+            for key in difference.changed
+        ),
+        *(_put(keys.lease(group, epoch, key), b"", granted[key]) for key in difference.leased),
+        *(_delete(keys.lease(group, epoch, key)) for key in difference.released),
+    ]
     # There are many only after a launch that changed its sizes over and over; later commits forget the rest.
-    for key in difference.forgotten[: MAX_OPERATIONS - len(operations)]:
-        operations.append(_delete(keys.rank(group, epoch, key)))
+    forgotten = difference.forgotten[: MAX_OPERATIONS - len(operations)]
+    operations += [_delete(keys.rank(group, epoch, key)) for key in forgotten]
     return operations
 
 
