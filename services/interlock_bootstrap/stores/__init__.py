@@ -79,7 +79,8 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Gives back all that the store holds; what was committed stays, if the backend is durable."""
+        """Gives back all that the store holds; what was committed stays, if the backend is durable. Once is enough,
+        and a second time does nothing."""
         ...
 
     async def load(self, group: str, *, fresh: bool = False) -> Topology:
