@@ -1,5 +1,6 @@
 """Real etcd clusters on 127.0.0.1, for tests. None outlives the tests: the kernel kills members whose tests died."""
 
+import atexit
 import json
 import random
 import shutil
@@ -9,8 +10,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PATIENCE = 60.0
@@ -235,3 +237,11 @@ def free_ports(count: int) -> list[int]:
             if port not in ports:
                 ports.append(port)
     return ports
+
+
+@cache
+def shared_cluster() -> EtcdCluster:
+    """A cluster of one member for all tests that do not hurt it; each takes a prefix of its own."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(etcd_cluster())

@@ -39,8 +39,8 @@ Change = RegisterRoute | DeregisterRoute | ForceEpoch
 LONGEST_WAIT = 60.0
 """Seconds that a call without a deadline waits for what it asked to wait for."""
 
-MAX_BATCH = 100
-"""Requests that share one commit: etcd takes 128 operations in a transaction, and a row may cost more than one."""
+MAX_BATCH = 60
+"""Requests that share one commit: etcd takes 128 operations in a transaction, and a row with a lease costs two."""
 
 MAX_ATTEMPTS = 12
 """Times that a batch is tried while others come first."""
