@@ -166,6 +166,10 @@ class EtcdCluster:
         )
         return told.stdout
 
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin so, in order."""
+        return self.etcdctl("get", prefix, "--prefix", "--keys-only").split()
+
     def revision(self) -> int:
         """The revision of the key space."""
         told = self.etcdctl("get", "/", "--write-out", "json")

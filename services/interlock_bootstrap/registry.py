@@ -181,7 +181,7 @@ class Registry:
             if lost is not None:
                 outcomes = _with_lost_removals(outcomes, lost[1])
             try:
-                if await self._swap(before, after):
+                if await self._swap(before, after) and await self._renewed(before, requests, outcomes):
                     return after, outcomes
             except CommitUnknownError:
                 lost = after, outcomes
@@ -192,6 +192,26 @@ class Registry:
             f"others changed group {group!r} first, {MAX_ATTEMPTS} times in a row",
             retry_delay=1.0,
         )
+
+    async def _renewed(self, before: Topology, requests: Sequence[Request], outcomes: Sequence[Outcome]) -> bool:
+        """Begins anew the leases of rows that were registered again as they stood, where the store keeps leases.
+
+        Returns:
+            Whether all of them still were.
+        """
+        if self._wheel is not None:
+            return True
+        standing = [
+            Lease(request.route.key, request.instance, request.route.incarnation)
+            for request, outcome in zip(requests, outcomes, strict=True)
+            if isinstance(request, RegisterRoute)
+            and isinstance(outcome, Accepted)
+            and request.lease_ttl is not None
+            and before.leases.get(request.route.key) == request.lease_ttl
+            and before.instance == request.instance
+            and before.routes[request.route.key] is outcome.topology.routes[request.route.key]
+        ]
+        return not standing or all(await self.store.renew(before.group, standing))
 
     async def _swap(self, before: Topology, after: Topology) -> bool:
         new_groups = int(before.revision == 0 and after.revision > 0)
