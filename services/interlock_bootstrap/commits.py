@@ -6,6 +6,7 @@ the current topology as a whole. So a slow watcher costs bounded memory and stil
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from interlock.bootstrap.v1 import bootstrap_pb2
+from interlock.serving import Refusal
 from interlock.topology import Topology
 from interlock_bootstrap.refusals import draining
 from interlock_bootstrap.watch_messages import change_messages
@@ -41,7 +43,7 @@ class CommitWatch:
         self._commits: deque[Commit] = deque()
         self._buffer = buffer
         self._fell_behind = False
-        self._ended = False
+        self._ended: Callable[[], Refusal] | None = None
         self._arrival = asyncio.Event()
 
     def __enter__(self) -> Self:
@@ -70,9 +72,9 @@ class CommitWatch:
         self._fell_behind = True
         self._arrival.set()
 
-    def end(self) -> None:
-        """Called by the feed: the server is about to stop."""
-        self._ended = True
+    def end(self, why: Callable[[], Refusal]) -> None:
+        """Called by the feed: there is nothing more to see here. `why` makes what the follower gets."""
+        self._ended = why
         self._arrival.set()
 
     def remind(self) -> None:
@@ -86,11 +88,11 @@ class CommitWatch:
             None: the follower was reminded, and nothing came.
 
         Raises:
-            Refusal: DRAINING: the server is about to stop; follow the group elsewhere.
+            Refusal: DRAINING, STORE_UNAVAILABLE: there is nothing more to see here; follow the group elsewhere.
         """
         await self._arrival.wait()
-        if self._ended:
-            raise draining()
+        if self._ended is not None:
+            raise self._ended()
         news: Commit | Topology | None = None
         if self._fell_behind:
             self._fell_behind = False
@@ -124,7 +126,7 @@ class CommitFeed:
     def attach(self, watch: CommitWatch) -> None:
         self._watches.setdefault(watch.current.group, set()).add(watch)
         if self._ended:
-            watch.end()
+            watch.end(draining)
 
     def detach(self, watch: CommitWatch) -> None:
         group = watch.current.group
@@ -145,5 +147,9 @@ class CommitFeed:
     def end(self) -> None:
         """Ends every watch, those to come as well: the server is about to stop."""
         self._ended = True
+        self.interrupt(draining)
+
+    def interrupt(self, why: Callable[[], Refusal]) -> None:
+        """Ends the watches that there are now; `why` makes what their followers get."""
         for watch in chain.from_iterable(self._watches.values()):
-            watch.end()
+            watch.end(why)

@@ -181,7 +181,7 @@ class Registry:
             if lost is not None:
                 outcomes = _with_lost_removals(outcomes, lost[1])
             try:
-                if await self._swap(before, after) and await self._renewed(before, requests, outcomes):
+                if await self._renewed(before, requests, outcomes) and await self._swap(before, after):
                     return after, outcomes
             except CommitUnknownError:
                 lost = after, outcomes
@@ -194,10 +194,12 @@ class Registry:
         )
 
     async def _renewed(self, before: Topology, requests: Sequence[Request], outcomes: Sequence[Outcome]) -> bool:
-        """Begins anew the leases of rows that were registered again as they stood, where the store keeps leases.
+        """Begins anew the leases of rows that are registered again as they stand, where the store keeps leases.
+
+        Before the commit: so that afterwards it is sure that they still stand, with all of their time.
 
         Returns:
-            Whether all of them still were.
+            Whether all of those leases still are.
         """
         if self._wheel is not None:
             return True

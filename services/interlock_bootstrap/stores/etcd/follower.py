@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 from typing import NoReturn
 
@@ -341,6 +342,7 @@ class Follower:
                 _LOGGER.info("etcd answers again; serving")
             else:
                 _LOGGER.error("%s", self._unavailable(_OLD))
+                self._feed.interrupt(partial(self._unavailable, _OLD))  # they would see nothing, and not know it
             self._on_availability(self._available)
 
     def _unavailable(self, more: str) -> StoreUnavailableError:

@@ -50,7 +50,9 @@ async def replica(settings: EtcdSettings, watch_buffer: int = 256) -> AsyncItera
 async def eventually(condition: Callable[[], object]) -> None:
     """Waits until something holds."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():
+        while True:
+            if condition():
+                return
             await asyncio.sleep(0.01)
 
 
