@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import ExitStack
 
 import pytest
 
@@ -293,6 +294,21 @@ async def test_new_groups_that_come_at_once_are_counted(store, clock):
     )
     assert sum(isinstance(outcome, Refusal) and outcome.reason == "TOO_MANY_GROUPS" for outcome in outcomes) == 3
     assert await store.group_count() == 3
+
+
+async def test_requests_gather_for_as_long_as_a_commit_keeps_the_server_telling_watchers(registry):
+    with ExitStack() as watchers:
+        for _ in range(64):
+            watchers.enter_context(registry.follow("a"))
+        assert registry._gathering("a", 1) == pytest.approx(0.00192)
+        assert registry._gathering("a", 2) == pytest.approx(0.0096)
+        assert registry._gathering("b", 2) == 0
+        for _ in range(1_000):
+            watchers.enter_context(registry.follow("a"))
+        assert registry._gathering("a", 2) == registry_module._LONGEST_GATHERING
+        answers = await asyncio.gather(*(registry.change("a", register(route(tp))) for tp in (0, 1)))
+        assert all(answer.topology.ready for answer in answers)
+    assert registry._gathering("a", 2) == 0
 
 
 # Expiry
