@@ -31,7 +31,8 @@ from interlock.topology import RankKey
 
 _EARLIEST_LAUNCH = time.time_ns()
 
-Answer = pb.RegisterRouteResponse | pb.DeregisterRouteResponse | pb.ForceEpochResponse
+_NO_CONNECTION = "failed to connect to all addresses"
+"""What gRPC says of a call that it never sent."""
 
 AMBIGUOUS_REASONS = {"STORE_UNAVAILABLE", "STORE_CONTENDED", "DRAINING"}
 """Reasons after which a request may have taken effect all the same."""
@@ -148,5 +149,7 @@ class Failure:
                 stale = self._detail(errors_pb2.StaleIncarnation)
                 return StaleLife(stale.newest_incarnation, stale.deregistered)
             case reason if reason in REASONS_OF_UNTOUCHED:
+                return NeverHappened(self.text)
+            case None if _NO_CONNECTION in self.text:
                 return NeverHappened(self.text)
         return None

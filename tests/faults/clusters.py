@@ -1,4 +1,7 @@
-"""Three replicas over three etcd members, each on a host of its own where the machine allows that."""
+"""What the clients of a history talk to: three replicas over three etcd members, or one server with SQLite.
+
+Each replica and member is on a host of its own, where the machine allows that.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +26,7 @@ class Cluster:
     members: list[Member]
     stubs: list[BootstrapServiceStub]
     network: Network | None
-    """None: this machine lets nobody make networks; all are on one host and nothing can be cut."""
+    """None: all are on one host and nothing can be cut."""
     hosts: dict[str, Host]
     """Host of each replica and member by its name; empty without a network."""
 
@@ -42,6 +45,18 @@ class Cluster:
             if not member.running:
                 member.start()
         await asyncio.gather(*(replica.serve() for replica in self.replicas if not replica.running))
+
+
+@asynccontextmanager
+async def running_single(folder: Path, options: Sequence[str] = ()) -> AsyncIterator[Cluster]:
+    """Starts one server with SQLite; kills it afterwards."""
+    replica = Replica("single", folder, ["--store", "sqlite", "--state-folder", str(folder / "state"), *options])
+    try:
+        await replica.serve()
+        async with stubs_of([replica.address]) as stubs:
+            yield Cluster([replica], [], stubs, None, {})
+    finally:
+        replica.kill()
 
 
 @asynccontextmanager

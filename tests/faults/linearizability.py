@@ -45,7 +45,7 @@ from faults.histories import (
 )
 from interlock.topology import RankKey
 
-MAX_STATES = 300_000
+MAX_STATES = 50_000
 """States looked at for one event before the check gives up; a healthy history needs a few dozen."""
 
 _INVOKED, _OBSERVED, _ANSWERED = range(3)

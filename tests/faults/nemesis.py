@@ -98,9 +98,8 @@ async def lose_answers_of_the_leader(cluster: Cluster, choose: random.Random) ->
     return f"lose the answers of the leader {leader.name}"
 
 
-FAULTS_OF_PROCESSES: tuple[Fault, ...] = (
-    kill_a_replica,
-    stop_a_replica,
+FAULTS_OF_REPLICAS: tuple[Fault, ...] = (kill_a_replica, stop_a_replica)
+FAULTS_OF_MEMBERS: tuple[Fault, ...] = (
     kill_a_member,
     kill_the_leader,
     stop_the_leader,
@@ -120,10 +119,14 @@ FAULTS_OF_NETWORKS: tuple[Fault, ...] = (
 async def go_wrong(cluster: Cluster, seed: int, times: int) -> list[str]:
     """One fault after the other, each healed before the next; says what they were."""
     choose = random.Random(f"{seed} nemesis")
-    faults = [*FAULTS_OF_PROCESSES, *(FAULTS_OF_NETWORKS if cluster.network is not None else ())]
+    faults = [
+        *FAULTS_OF_REPLICAS,
+        *(FAULTS_OF_MEMBERS if cluster.members else ()),
+        *(FAULTS_OF_NETWORKS if cluster.network is not None else ()),
+    ]
     happened = []
     try:
-        for fault in choose.sample(faults, times):
+        for fault in choose.choices(faults, k=times):
             await asyncio.sleep(choose.uniform(0.1, 0.8))
             happened.append(await fault(cluster, choose))
             await asyncio.sleep(choose.uniform(0.3, 2.5))

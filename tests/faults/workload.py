@@ -20,6 +20,7 @@ from faults.histories import (
     Force,
     Forced,
     History,
+    NeverHappened,
     Observation,
     Register,
     Removed,
@@ -150,8 +151,9 @@ class GroupRun:
             match outcome:
                 case Stands() | Conflict() | Removed() | Forced():
                     known = max(known, outcome.revision)
-                case None:
+                case None | NeverHappened():
                     stub = choose.choice(self._stubs)
+                    await asyncio.sleep(self._mix.pause)  # a server that is down would be asked over and over
             await asyncio.sleep(choose.uniform(0, self._mix.pause))
 
     def _next_request(self, choose: random.Random, known: int) -> Request:
