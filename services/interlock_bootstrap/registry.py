@@ -51,15 +51,14 @@ _TELLING_SECONDS = 30e-6
 """What one message to one watcher costs; measured with 2,000 of them."""
 
 _GATHERING_SHARE = 5
+_SHORTEST_GATHERING = 0.001
 _LONGEST_GATHERING = 0.025
 """Where many watch a group that many register in, requests gather for some times as long as it takes to tell the
-watchers of one commit: else the server would do little but tell them of single rows."""
-
-_SHORTEST_PAUSE = 0.001
-"""The event loop does not sleep for less."""
+watchers of one commit: else the server would do little but tell them of single rows. Seconds."""
 
 _FIRST_BACKOFF = 0.002
 _LONGEST_BACKOFF = 0.25
+"""Seconds before the second attempt, at most, doubled with each further one; and before any attempt."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -157,7 +156,7 @@ class Registry:
                 if not batch and not expired:
                     return
                 await self._settle(group, expired, batch)
-                if (pause := self._gathering(group, len(batch))) >= _SHORTEST_PAUSE:
+                if (pause := self._gathering(group, len(batch))) >= _SHORTEST_GATHERING:
                     await asyncio.sleep(pause)
         finally:
             del self._queues[group]
@@ -198,6 +197,8 @@ class Registry:
             before = await self.store.load(group, fresh=attempt > 0)
             if lost is not None and before == lost[0]:
                 return lost
+            if lost is not None and before.epoch > lost[0].epoch and isinstance(requests[-1], ForceEpoch):
+                break  # nobody knows whether the epoch was forced; twice would drop who registered since
             after, outcomes = transition_batch(before, requests, self._clock())
             if lost is not None:
                 outcomes = _with_lost_removals(outcomes, lost[1])

@@ -254,6 +254,21 @@ async def test_a_forced_epoch_whose_answer_was_lost_is_forced_once(registry, sto
     assert await store.load("a") == answer.topology
 
 
+async def test_a_forced_epoch_whose_answer_was_lost_is_not_forced_on_who_registered_since(registry, store):
+    await registry.change("a", register(route(0)))
+
+    async def commit_and_be_followed(before, after):
+        assert await store.really(before, after)
+        assert await store.really(after, transition(after, register(route(1)), NOW).topology)
+        raise CommitUnknownError
+
+    store.script.append(commit_and_be_followed)
+    with pytest.raises(Refusal) as unknown:
+        await registry.change("a", ForceEpoch(None))
+    assert unknown.value.reason == "STORE_UNAVAILABLE"
+    assert dict((await store.load("a")).routes) == {SECOND: route(1)}
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

@@ -138,8 +138,9 @@ class Database:
         Raises:
             StoreFileError: One is not as it was written.
         """
-        with _explained(self.path):
-            for *values, checksum in self._connection.execute(f"SELECT * FROM {table} ORDER BY 1"):
+        query = f"SELECT * FROM {table} ORDER BY 1"
+        with _explained(self.path), contextlib.closing(self._connection.execute(query)) as rows:
+            for *values, checksum in rows:
                 if _checksum(values) != checksum:
                     raise damaged(self.path, f"a row of {table} is not as it was written")
                 yield values

@@ -116,8 +116,12 @@ def _read_topologies(database: Database) -> dict[str, Topology]:
             leases[group][RankKey(*key)] = lease_ttl
     for group, *key, incarnation, deregistered in database.rows("departed"):
         departed[group][RankKey(*key)] = Departed(int(incarnation), bool(deregistered))
+    headers = dict(database.rows("groups"))
+    for group in routes.keys() | departed.keys():
+        if group not in headers:
+            raise damaged(database.path, f"group {group!r} has rows and no header")
     topologies: dict[str, Topology] = {}
-    for group, header in database.rows("groups"):
+    for group, header in headers.items():
         state = bootstrap_pb2.GroupState.FromString(header)
         if len(routes[group]) != state.registered:
             raise damaged(database.path, f"group {group!r} has {len(routes[group])} of its {state.registered} routes")

@@ -45,9 +45,10 @@ class StateFolder:
         """
         self.path = path
         try:
-            if not path.is_dir():
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                sync_folder(path.parent)
+            missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in missing:
+                sync_folder(folder.parent)
             self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreFileError(

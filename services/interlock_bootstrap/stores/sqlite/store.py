@@ -18,12 +18,7 @@ from interlock_bootstrap.commits import CommitWatch
 from interlock_bootstrap.stores import CommitUnknownError, Lease, StoreListener, StoreUnavailableError
 from interlock_bootstrap.stores.copies import Copies
 from interlock_bootstrap.stores.sqlite.database import FILE_NAME
-from interlock_bootstrap.stores.sqlite.rows import (
-    Contents,
-    change_statements,
-    forget_rooms_statement,
-    rooms_statement,
-)
+from interlock_bootstrap.stores.sqlite.rows import Contents, change_statements, forget_rooms_statement, rooms_statement
 from interlock_bootstrap.stores.sqlite.state_folder import StateFolder
 from interlock_bootstrap.stores.sqlite.writer import REOPEN_SECONDS, Writer
 
@@ -69,8 +64,8 @@ class SqliteStore:
         folder = await asyncio.to_thread(StateFolder, self.path.parent)
         self._closing.callback(folder.release)
         self.writer = Writer(self.path, self._lost, self._found)
-        contents = await self.writer.start()
         self._closing.push_async_callback(self.writer.close)
+        contents = await self.writer.start()
         self._take_over(contents)
         for row in contents.rooms:
             self._last_rooms = row.number
@@ -157,24 +152,20 @@ class SqliteStore:
         self._check_usable()
         self._last_rooms += 1
         committed = self.writer.submit([rooms_statement(self._last_rooms, group, epoch, dp_ranks)])
-        told: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+        counts = (0, 0)
 
         def tell(committed: "asyncio.Future[None]") -> None:
-            """Runs in the order of the commits, and also if the caller was cancelled."""
-            error = committed.exception()
-            counts = self._listener.rooms_committed(group, epoch, dp_ranks) if error is None else (0, 0)
-            if told.cancelled():
-                return
-            if error is None:
-                told.set_result(counts)
-            else:
-                told.set_exception(error)
+            """Runs before the caller goes on, in the order of the commits, and also if the caller was cancelled."""
+            nonlocal counts
+            if committed.exception() is None:
+                counts = self._listener.rooms_committed(group, epoch, dp_ranks)
 
         committed.add_done_callback(tell)
         try:
-            return await told
+            await asyncio.shield(committed)
         except CommitUnknownError as error:
             raise StoreUnavailableError(f"{error}; register the rooms again") from None
+        return counts
 
     async def _forget_rooms(self) -> None:
         """Drops rows from the file whose rooms are all over. What was there at the start has its full time anew."""

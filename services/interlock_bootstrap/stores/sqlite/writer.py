@@ -83,7 +83,7 @@ class Writer:
             StoreFileError: It cannot be used.
         """
         self._thread.start()
-        return await self._opened
+        return await asyncio.shield(self._opened)
 
     def submit(self, statements: Sequence[Statement]) -> "asyncio.Future[None]":
         """Has statements run, all or none of them.

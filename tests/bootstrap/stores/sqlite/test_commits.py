@@ -1,44 +1,12 @@
 """What waits shares one transaction; what was committed is told whoever still listens."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from bootstrap.stores.histories import changed, commit
+from bootstrap.stores.sqlite.holding import disk_held, until, until_waiting
 from interlock.topology import Topology
 from interlock_bootstrap.commits import Commit
-from interlock_bootstrap.stores.sqlite import SqliteStore
 from topology.examples import FULL_ROUTE, LATER_LAUNCH, register, route
-
-
-@contextmanager
-def disk_held(store: SqliteStore) -> Iterator[None]:
-    """Keeps the writer in a transaction of its own for the block: what is submitted meanwhile waits."""
-    entered, go_on = threading.Event(), threading.Event()
-
-    class Holding(list):
-        def __iter__(self):
-            entered.set()
-            assert go_on.wait(30)
-            return super().__iter__()
-
-    store.writer.submit(Holding())
-    assert entered.wait(30)
-    try:
-        yield
-    finally:
-        go_on.set()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110  # what is waited for happens in a thread
-            await asyncio.sleep(0.001)
-
-
-async def until_waiting(store: SqliteStore, jobs: int) -> None:
-    await until(lambda: store.writer.waiting >= jobs)
 
 
 async def test_changes_that_wait_for_the_disk_share_one_transaction(store):
@@ -167,3 +135,9 @@ async def test_rooms_leave_the_file_once_they_are_over(open_store):
     await until(lambda: store.writer.transactions > transactions)
     await open_store()
     assert open_store.listener.told == []
+
+
+async def test_every_commit_waits_for_the_disk(store):
+    connection = store.writer._database._connection
+    settings = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "synchronous")]
+    assert settings == [("wal",), (2,)]  # 2: FULL, which syncs the log at each commit

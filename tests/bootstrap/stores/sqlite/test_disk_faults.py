@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.stores.histories import changed, commit, large_group
+from bootstrap.stores.sqlite.holding import disk_held, until_waiting
 from interlock.topology import Topology
 from interlock_bootstrap.commits import Commit
 from interlock_bootstrap.stores import CommitUnknownError, StoreFullError, StoreUnavailableError
@@ -242,6 +243,19 @@ async def test_a_file_that_is_lost_is_looked_for_and_tells_what_became_of_the_la
         else:
             assert await store.compare_and_swap(before, after)
     assert await (await open_store()).load("a") == after
+
+
+async def test_what_waited_while_the_file_was_lost_was_not_written(open_store, store, faults):
+    empty = Topology.empty("a")
+    faults.next_write(committed=False, lose_file=True)
+    with disk_held(store):
+        committing = asyncio.create_task(store.compare_and_swap(empty, changed(empty, register(route(0)))))
+        await until_waiting(store, 1)
+    with pytest.raises(StoreUnavailableError, match=r"cannot use .*bootstrap\.db"):
+        await committing
+    faults.bring_file_back()
+    assert await store.load("a", fresh=True) == empty
+    assert await (await open_store()).load("a") == empty
 
 
 async def test_a_store_that_is_lost_can_be_closed(store, faults):

@@ -112,6 +112,19 @@ async def test_every_damaged_page_is_found(closed):
     assert (await (await closed()).load("a")).ready
 
 
+async def test_a_page_that_lost_a_row_is_found(closed):
+    whole = bytearray(closed.file.read_bytes())
+    leaves = [at for at in range(PAGE, len(whole), PAGE) if whole[at] in (0x0A, 0x0D) and whole[at + 4]]
+    assert len(leaves) > 10
+    for leaf in leaves:
+        whole[leaf + 4] -= 1  # the number of its rows
+        closed.file.write_bytes(whole)
+        assert "is damaged (" in await refusal(closed)
+        whole[leaf + 4] += 1
+    closed.file.write_bytes(whole)
+    assert (await (await closed()).load("a")).ready
+
+
 async def test_one_flipped_bit_in_a_value_is_found(closed):
     whole = closed.file.read_bytes()
     at = whole.index(b"10.0.0.1")
@@ -119,10 +132,17 @@ async def test_one_flipped_bit_in_a_value_is_found(closed):
     assert "is damaged (a row of routes is not as it was written)" in await refusal(closed)
 
 
-async def test_a_row_that_was_taken_out_is_missed(closed):
+@pytest.mark.parametrize(
+    ("deletion", "fault"),
+    [
+        ("DELETE FROM routes WHERE tp = 7", "group 'a' has 499 of its 500 routes"),
+        ("DELETE FROM groups", "group 'a' has rows and no header"),
+    ],
+)
+async def test_a_row_that_was_taken_out_is_missed(closed, deletion, fault):
     with closing(sqlite3.connect(closed.file, isolation_level=None)) as connection:
-        connection.execute("DELETE FROM routes WHERE tp = 7")
-    assert "is damaged (group 'a' has 499 of its 500 routes)" in await refusal(closed)
+        connection.execute(deletion)
+    assert f"is damaged ({fault})" in await refusal(closed)
 
 
 async def test_a_file_of_a_newer_version_is_refused_and_named_so(closed):
