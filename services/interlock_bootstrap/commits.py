@@ -6,8 +6,7 @@ the current topology as a whole. So a slow watcher costs bounded memory and stil
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -19,7 +18,6 @@ from interlock.serving import Refusal
 from interlock.topology import Topology
 from interlock_bootstrap.refusals import draining
 from interlock_bootstrap.watch_messages import change_messages
-
 
 WOKEN_AT_ONCE = 100
 """Watches that are woken before others have their turn: who registers where 10,000 watch is not answered after them."""
