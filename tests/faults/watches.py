@@ -19,6 +19,9 @@ from faults.histories import GroupContent, Observation, Row
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.topology import RankKey
 
+LISTED_KEYS = 8
+"""Missing keys that every state lists at least, lowest first."""
+
 
 class WatchRecord:
     """What one watcher was sent."""
@@ -139,9 +142,12 @@ class WatchRecord:
             self._fault("routes of different contracts together", message)
         expected = [RankKey(*key) for shape in sizes for key in product(*map(range, shape))]
         missing = [key for key in expected if key not in routes]
-        told = (state.registered, state.expected, [_key(key) for key in state.missing_keys], state.missing_count)
-        if told != (len(routes), len(expected), missing[:64], len(missing)):
+        told = (state.registered, state.expected, state.missing_count)
+        if told != (len(routes), len(expected), len(missing)):
             self._fault(f"the state tells {told} of routes {sorted(routes)}", message)
+        listed = [_key(key) for key in state.missing_keys]
+        if listed != missing[: len(listed)] or len(listed) < min(LISTED_KEYS, len(missing)):
+            self._fault(f"the state lists {listed} of the missing {missing}", message)
         if state.ready != (bool(routes) and not missing and not state.undeclared_count):
             self._fault(f"ready is {state.ready} with {missing} missing", message)
 
