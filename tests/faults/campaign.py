@@ -2,12 +2,16 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from faults.clusters import Cluster
 from faults.nemesis import go_wrong
 from faults.workload import GroupRun, Mix
+
+_NUMBERS = count(1)
 
 
 @dataclass
@@ -29,23 +33,41 @@ class Tally:
         )
 
 
+GoingWrong = Callable[[Sequence[GroupRun]], Awaitable[list[str]]]
+"""Makes things go wrong while groups run, heals them, and says what it was."""
+
+
 async def run_round(
-    cluster: Cluster, seed: int, tally: Tally, folder: Path, *, groups: int = 5, faults: int = 4, mix: Mix | None = None
+    cluster: Cluster, seed: int, tally: Tally, folder: Path, *, groups: int = 5, faults: int = 4
 ) -> None:
-    """One round: so many groups, so many faults. Every history is checked.
+    """One round: so many groups, so many faults as the seed decides.
+
+    Raises:
+        AssertionError: a history is not as it must be; see `run_groups`.
+    """
+    await run_groups(cluster, seed, tally, folder, groups, lambda runs: go_wrong(cluster, seed, faults))
+    tally.seeds.append(seed)
+
+
+async def run_groups(
+    cluster: Cluster, seed: int, tally: Tally, folder: Path, groups: int, go_wrong: GoingWrong
+) -> None:
+    """Lets clients of several groups work while something goes wrong, and checks every history.
 
     Raises:
         AssertionError: with the seed, what went wrong meanwhile, and where the history was written down.
     """
-    runs = [GroupRun(f"s{seed}-{number}", seed * 100 + number, cluster.stubs, mix or Mix()) for number in range(groups)]
-    nemesis = asyncio.ensure_future(go_wrong(cluster, seed, faults))
+    runs = [
+        GroupRun(f"s{seed}-{number}-{next(_NUMBERS)}", seed * 100 + number, cluster.stubs, Mix())
+        for number in range(groups)
+    ]
+    nemesis = asyncio.ensure_future(go_wrong(runs))
     try:
         await asyncio.gather(*(run.run(asyncio.shield(nemesis)) for run in runs))
     finally:
         nemesis.cancel()
         await asyncio.wait([nemesis])
     happened = nemesis.result()
-    tally.seeds.append(seed)
     tally.faults.update(" ".join(word for word in what.split() if not word[-1].isdigit()) for what in happened)
     for run in runs:
         try:

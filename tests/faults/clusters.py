@@ -17,6 +17,12 @@ from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceSt
 
 REPLICA_PORT, CLIENT_PORT, PEER_PORT = 50051, 2379, 2380
 
+IMPATIENT = (
+    *("--etcd-progress-seconds", "0.4", "--etcd-staleness-bound-seconds", "2"),
+    *("--etcd-attempt-timeout-seconds", "0.7", "--etcd-request-timeout-seconds", "3"),
+)
+"""Replicas that give up on etcd so soon that faults of a second or two make them say so, and leave commits unknown."""
+
 
 @dataclass(frozen=True)
 class Cluster:

@@ -31,6 +31,8 @@ class Aftermath:
     unknown: int
     survived: int
     """Unknown ones that turned out to stand."""
+    rows: set[int]
+    """TP ranks that stand after everybody who got no answer asked again."""
 
 
 async def storm(replica: Replica, number: int, seed: int) -> Aftermath:
@@ -60,15 +62,12 @@ async def storm(replica: Replica, number: int, seed: int) -> Aftermath:
 
         async def register(request: Register) -> None:
             nonlocal answers_left
-            await _register(stub, history, request, group)
-            if history.operations and answers_left > 0:
+            if await _register(stub, history, request, group):
                 answers_left -= 1
                 if answers_left == 0:
                     replica.kill()
 
         await asyncio.gather(*map(register, others))
-        if replica.running:
-            replica.kill()
         await watching
 
     await replica.serve()
@@ -78,17 +77,17 @@ async def storm(replica: Replica, number: int, seed: int) -> Aftermath:
             while not after.observations:
                 after.receive(await call.read(), time.monotonic_ns())
         rows = dict(after.routes)
-        await _again(stub, history, group)
+        standing = {key.tp for key in rows} | {request.key.tp for request in await _again(stub, history, group)}
         call.cancel()
     faults = list(compare_watches([before, after]))
     assert not faults, "\n".join(faults)
     history.observations += before.observations + after.observations
     start = next(each.outcome.revision for each in history.operations if isinstance(each.outcome, Stands))
     check_linearizable(history, empty(start - 1))
-    return _aftermath(history, group, rows)
+    return _aftermath(history, group, rows, standing)
 
 
-def _aftermath(history: History, group: str, rows: dict[RankKey, pb.Route]) -> Aftermath:
+def _aftermath(history: History, group: str, rows: dict[RankKey, pb.Route], standing: set[int]) -> Aftermath:
     storm_operations = [each for each in history.operations if each.client == "storm"]
     acknowledged = [each.request for each in storm_operations if isinstance(each.outcome, Stands)]
     refused = [each.request for each in storm_operations if isinstance(each.outcome, Mismatch)]
@@ -100,17 +99,21 @@ def _aftermath(history: History, group: str, rows: dict[RankKey, pb.Route]) -> A
         assert request.key not in rows, f"{group}: {request} was refused, and is there"
     survived = rows.keys() - {request.key for request in acknowledged}
     assert survived <= {request.key for request in unknown}
-    return Aftermath(len(acknowledged), len(refused), len(unknown), len(survived))
+    return Aftermath(len(acknowledged), len(refused), len(unknown), len(survived), standing)
 
 
-async def _again(stub: BootstrapServiceStub, history: History, group: str) -> None:
-    """Whoever got no answer asks again: what stands, stands; the others come."""
+async def _again(stub: BootstrapServiceStub, history: History, group: str) -> list[Register]:
+    """Whoever got no answer asks again: what stands, stands; the others come. Gives those that stand."""
+    stand = []
     lost = [each.request for each in history.operations if each.outcome is None]
     for request in lost:
         operation = history.invoke(request, "again")
         outcome = await _told(stub, request, group)
         assert isinstance(outcome, Stands | Mismatch), f"{request}: {outcome}"
         history.answer(operation, outcome)
+        if isinstance(outcome, Stands):
+            stand.append(request)
+    return stand
 
 
 async def _told(stub: BootstrapServiceStub, request: Register, group: str) -> Outcome | Failure:
@@ -121,14 +124,16 @@ async def _told(stub: BootstrapServiceStub, request: Register, group: str) -> Ou
         return failure.outcome() or failure
 
 
-async def _register(stub: BootstrapServiceStub, history: History, request: Register, group: str) -> None:
+async def _register(stub: BootstrapServiceStub, history: History, request: Register, group: str) -> bool:
+    """Whether it was answered."""
     operation = history.invoke(request, "storm")
     outcome = await _told(stub, request, group)
     if isinstance(outcome, Failure):
         operation.note = outcome.text
         assert not outcome.is_surprise, outcome.text
-    else:
-        history.answer(operation, outcome)
+        return False
+    history.answer(operation, outcome)
+    return True
 
 
 async def _watch(stub: BootstrapServiceStub, group: str, record: WatchRecord) -> None:

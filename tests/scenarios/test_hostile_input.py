@@ -5,7 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from bootstrap.calls import Refused, key, refused, registration, route
+from bootstrap.calls import key, refused, registration, route
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
 from interlock.kv.v1 import pool_name_pb2
@@ -108,12 +108,11 @@ async def test_hostile_input_costs_no_memory(own_server, group):
     async with grpc.aio.insecure_channel(server.address, options=options) as channel:
         stub = BootstrapServiceStub(channel)
 
-        async def everything(round_number: int) -> list[Refused]:
-            refusals = [
+        async def everything(round_number: int) -> int:
+            """Sends all that is hostile, and asks for groups that nobody knows; the server's memory afterwards."""
+            for case in HOSTILE_ROUTES:
                 await refused(stub.RegisterRoute(registration(0, group=group, **case.values[0])))
-                for case in HOSTILE_ROUTES
-            ]
-            for number in range(500):
+            for number in range(200):
                 name = f"g{round_number}-{number}"
                 assert (await refused(info(stub, name))).reason == "UNKNOWN_GROUP"
                 await stub.QueryDpRanks(pb.QueryDpRanksRequest(group=name, rooms=[1]))
@@ -121,15 +120,12 @@ async def test_hostile_input_costs_no_memory(own_server, group):
                     pb.DeregisterRouteRequest(group=name, key=key(0), instance=registration(0).instance, incarnation=1)
                 )
                 assert (gone.removed, gone.revision) == (False, 0)
-            return refusals
+            return resident(server.pid)
 
-        # The first round warms up what a server keeps anyway: buffers, caches, arenas of the allocator.
-        await everything(0)
-        before = resident(server.pid)
-        for number in range(1, 4):
-            await everything(number)
-        grown = resident(server.pid) - before
-        assert grown < 16 * MEBIBYTE, f"{grown} bytes more"
+        # The allocator gives large pieces back late, so single readings swing by 20 MiB: the lowest ones are compared.
+        before = min([await everything(number) for number in range(2)])
+        after = min([await everything(number) for number in range(2, 8)])
+        assert after - before < 16 * MEBIBYTE
 
 
 async def test_groups_beyond_the_bound_are_refused_and_those_within_go_on(own_server):
