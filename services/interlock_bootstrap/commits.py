@@ -110,6 +110,7 @@ class CommitFeed:
         """`buffer`: commits that one watch may fall behind before it loses them."""
         self._buffer = buffer
         self._watches: dict[str, set[CommitWatch]] = {}
+        self._ended = False
 
     def watch(self, current: Topology) -> CommitWatch:
         """A watch of the group of `current`, the topology that stands now."""
@@ -117,6 +118,8 @@ class CommitFeed:
 
     def attach(self, watch: CommitWatch) -> None:
         self._watches.setdefault(watch.current.group, set()).add(watch)
+        if self._ended:
+            watch.end()
 
     def detach(self, watch: CommitWatch) -> None:
         group = watch.current.group
@@ -130,6 +133,7 @@ class CommitFeed:
             watch.push(commit)
 
     def end(self) -> None:
-        """Ends every watch: the server is about to stop."""
+        """Ends every watch, those to come as well: the server is about to stop."""
+        self._ended = True
         for watch in chain.from_iterable(self._watches.values()):
             watch.end()

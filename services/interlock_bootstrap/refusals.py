@@ -1,6 +1,6 @@
 """The refusals of the Bootstrap service."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from interlock.reasons import Reason
@@ -55,12 +55,3 @@ def unknown_rank(topology: Topology, key: RankKey) -> Refusal:
 def draining() -> Refusal:
     """The server is about to stop."""
     return Refusal(Reason.DRAINING, "this server is about to stop; go on at another one")
-
-
-def leases_unsupported(violations: Sequence[tuple[str, str]] = ()) -> Refusal:
-    """A lease was asked for."""
-    return Refusal(
-        Reason.LEASES_UNSUPPORTED,
-        "this version keeps no leases; register without `lease_ttl`, and deregister when the rank stops",
-        violations=violations,
-    )

@@ -5,7 +5,7 @@ bound the new room is refused, never a live one evicted: its decoder would hang.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, takewhile
@@ -86,6 +86,7 @@ class Rooms:
         self._clock = clock
         self._groups: dict[str, _Group] = {}
         self._count = 0
+        self._coming = 0
         self._waits: dict[tuple[str, int], set[RoomWait]] = {}
         self._awaited = 0
 
@@ -93,34 +94,49 @@ class Rooms:
         """Rooms kept now, those included whose time is over and that nobody looked at since."""
         return self._count
 
-    def register(self, group: str, epoch: int, assignments: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Keeps the DP rank of each room; all or none. Last writer wins.
+    @contextmanager
+    def space(self, group: str, epoch: int, rooms: Iterable[int]) -> Iterator[None]:
+        """Keeps space for rooms that are being committed; those that are new must fit beside the live ones.
+
+        Raises:
+            Refusal: TOO_MANY_ROOMS: they do not.
+        """
+        kept = self._live(group, epoch)
+        new = sum(room not in kept for room in rooms)
+        self._check_space(new)
+        self._coming += new
+        try:
+            yield
+        finally:
+            self._coming -= new
+
+    def put(self, group: str, epoch: int, dp_ranks: Mapping[int, int]) -> tuple[int, int]:
+        """Takes in the DP ranks of rooms that were committed, whether or not there is space. Last writer wins.
 
         Args:
             group: Name of the group.
-            epoch: The group's epoch; rooms of another one are gone.
-            assignments: Pairs of room and DP rank.
+            epoch: The group's epoch; rooms of an earlier one are gone.
+            dp_ranks: DP ranks by room.
 
         Returns:
             How many rooms were new, and how many had a rank before.
-
-        Raises:
-            Refusal: TOO_MANY_ROOMS: the new rooms do not fit beside the live ones.
         """
-        kept = self._live(group, epoch)
-        latest = dict(assignments)
-        new = sum(room not in kept for room in latest)
-        self._check_space(new)
+        kept = self._groups.get(group)
+        if kept is not None and kept.epoch > epoch:
+            return len(dp_ranks), 0  # committed while the next epoch began: they are gone already
+        live = self._live(group, epoch)
         if group not in self._groups:
-            self._groups[group] = _Group(epoch, kept)
+            self._groups[group] = _Group(epoch, live)
+        known = len(live)
         expires = self._clock() + self._ttl
-        for room, dp_rank in latest.items():
-            kept.pop(room, None)  # so that the dict stays in the order of expiry
-            kept[room] = _Assignment(dp_rank, expires)
+        for room, dp_rank in dp_ranks.items():
+            live.pop(room, None)  # so that the dict stays in the order of expiry
+            live[room] = _Assignment(dp_rank, expires)
             for wait in self._waits.get((group, room), ()):
                 wait.assign(room, dp_rank)
+        new = len(live) - known
         self._count += new
-        return new, len(latest) - new
+        return new, len(dp_ranks) - new
 
     def query(self, group: str, epoch: int, rooms: Iterable[int]) -> dict[int, int]:
         """The DP rank of each room that is known; unknown ones are left out."""
@@ -164,11 +180,13 @@ class Rooms:
             wait.end()
 
     def _live(self, group: str, epoch: int) -> dict[int, _Assignment]:
-        """The live rooms of the group's epoch; drops the others. A dict of its own where there are none."""
+        """The live rooms of the group's epoch; drops older ones. A dict of its own where there are none."""
         kept = self._groups.get(group)
         if kept is None:
             return {}
-        if kept.epoch != epoch:
+        if kept.epoch > epoch:
+            return {}  # the caller has yet to learn of the epoch that these belong to
+        if kept.epoch < epoch:
             self._count -= len(kept.assignments)
             del self._groups[group]
             return {}
@@ -183,13 +201,14 @@ class Rooms:
         self._count -= len(expired)
 
     def _check_space(self, new: int) -> None:
-        if self._count + new > self._max_rooms:
+        if self._count + self._coming + new > self._max_rooms:
             for kept in self._groups.values():
                 self._drop_expired(kept)
-        if self._count + new > self._max_rooms:
+        if self._count + self._coming + new > self._max_rooms:
             raise Refusal(
                 Reason.TOO_MANY_ROOMS,
-                f"{new} new rooms do not fit beside {self._count} live ones; this server keeps {self._max_rooms}",
+                f"{new} new rooms do not fit beside {self._count + self._coming} live ones; this server keeps "
+                f"{self._max_rooms}",
                 metadata={"max_rooms": str(self._max_rooms)},
                 retry_delay=1.0,
             )

@@ -1,27 +1,65 @@
 """Puts the Bootstrap service onto a server."""
 
 import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 
 from interlock.bootstrap.v1 import bootstrap_service_pb2, bootstrap_service_pb2_grpc
 from interlock.serving.server import Server
+from interlock_bootstrap.leases import LeaseWheel
 from interlock_bootstrap.registry import Registry
 from interlock_bootstrap.rooms import Rooms
 from interlock_bootstrap.servicer import BootstrapServicer
 from interlock_bootstrap.settings import BootstrapSettings
+from interlock_bootstrap.stores import Store
 from interlock_bootstrap.stores.memory import MemoryStore
 
 SERVICE_NAME: str = bootstrap_service_pb2.DESCRIPTOR.services_by_name["BootstrapService"].full_name
 """Full name of the service, as health and reflection know it."""
 
 
-def add_bootstrap(server: Server, settings: BootstrapSettings) -> BootstrapServicer:
-    """Adds the Bootstrap service, on a memory store, to a server that has not started yet."""
-    store = MemoryStore(settings.watch_buffer)
-    registry = Registry(store, time.time_ns, settings.max_groups)
+def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | None = None) -> BootstrapServicer:
+    """Adds the Bootstrap service to a server that has not started yet.
+
+    Args:
+        server: It opens the store when it starts, and closes it when it has stopped.
+        settings: Bounds of the service.
+        store: Not started. None: a memory store.
+    """
+    store = store or MemoryStore(settings.watch_buffer)
+    wheel = None if store.keeps_leases else LeaseWheel(time.monotonic)
+    registry = Registry(store, time.time_ns, settings.max_groups, wheel)
     rooms = Rooms(settings.max_rooms, settings.max_awaited_rooms, settings.room_ttl_seconds, time.monotonic)
     servicer = BootstrapServicer(store, registry, rooms, settings)
     server.add(SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer))
+    server.add_lifespan(partial(_open, store, registry, _Listener(server, rooms)))
     server.on_drain(store.end_watches)
     server.on_drain(rooms.end_waits)
+    server.on_drain(servicer.end_keep_alives)
     return servicer
+
+
+@asynccontextmanager
+async def _open(store: Store, registry: Registry, listener: "_Listener") -> AsyncIterator[None]:
+    try:
+        await store.start(listener)
+        await registry.start()
+        yield
+    finally:
+        await registry.close()
+        await store.close()
+
+
+class _Listener:
+    """Takes what the store tells to where it belongs."""
+
+    def __init__(self, server: Server, rooms: Rooms) -> None:
+        self._server = server
+        self._rooms = rooms
+
+    def rooms_committed(self, group: str, epoch: int, dp_ranks: Mapping[int, int]) -> tuple[int, int]:
+        return self._rooms.put(group, epoch, dp_ranks)
+
+    def availability(self, available: bool) -> None:
+        self._server.set_serving(SERVICE_NAME, available)

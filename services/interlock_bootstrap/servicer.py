@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from google.protobuf.duration_pb2 import Duration
+
 from interlock.bootstrap.v1 import bootstrap_pb2, bootstrap_service_pb2_grpc
 from interlock.reasons import Reason
 from interlock.serving import Refusal
@@ -21,14 +23,15 @@ from interlock.topology.request_messages import (
     force_epoch_from_message,
     get_rank_info_from_message,
     group_from_message,
+    keep_alive_from_message,
     register_route_from_message,
 )
 from interlock_bootstrap.pages import page_token, parse_page
-from interlock_bootstrap.refusals import decoded, invalid_field, leases_unsupported, not_ready, unknown_rank
+from interlock_bootstrap.refusals import decoded, draining, invalid_field, not_ready, unknown_rank
 from interlock_bootstrap.registry import LONGEST_WAIT, Registry
 from interlock_bootstrap.rooms import Rooms
 from interlock_bootstrap.settings import BootstrapSettings
-from interlock_bootstrap.stores import Store
+from interlock_bootstrap.stores import Lease, Store
 from interlock_bootstrap.watch_messages import progress_message, snapshot_messages
 
 if TYPE_CHECKING:
@@ -52,46 +55,76 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self._rooms = rooms
         self._settings = settings
         self._watchers = 0
+        self._keep_alives: set[asyncio.Timeout] = set()
+        self._draining = False
 
     # Registration
 
     async def RegisterRoute(
         self, request: bootstrap_pb2.RegisterRouteRequest, context: "Context"
     ) -> bootstrap_pb2.RegisterRouteResponse:
-        if request.HasField("lease_ttl"):
-            raise leases_unsupported([("lease_ttl", "must be absent: a route stays until it is removed")])
         group, register = decoded(register_route_from_message, request)
-        _, topology = await self._registry.change(group, register)
+        topology = (await self._registry.change(group, register)).topology
         return bootstrap_pb2.RegisterRouteResponse(
             revision=topology.revision,
             epoch=topology.epoch,
             registered=topology.registered,
             expected=topology.expected,
             ready=topology.ready,
+            lease=None if register.lease_ttl is None else bootstrap_pb2.Lease(ttl=_duration(register.lease_ttl)),
         )
 
     async def DeregisterRoute(
         self, request: bootstrap_pb2.DeregisterRouteRequest, context: "Context"
     ) -> bootstrap_pb2.DeregisterRouteResponse:
         group, deregister = decoded(deregister_route_from_message, request)
-        before, after = await self._registry.change(group, deregister)
-        removed = len(after.routes) < len(before.routes)
-        return bootstrap_pb2.DeregisterRouteResponse(removed=removed, revision=after.revision)
+        outcome = await self._registry.change(group, deregister)
+        return bootstrap_pb2.DeregisterRouteResponse(
+            removed=outcome.removed_routes > 0, revision=outcome.topology.revision
+        )
 
-    async def KeepAlive(
+    async def KeepAlive(  # type: ignore[override]  # writes to the context itself, so that draining can end its waiting
         self, request_iterator: AsyncIterator[bootstrap_pb2.KeepAliveRequest], context: "Context"
-    ) -> AsyncIterator[bootstrap_pb2.KeepAliveResponse]:
-        raise leases_unsupported()
-        yield  # makes this a stream
+    ) -> None:
+        try:
+            async with asyncio.timeout(None) as patience:
+                self._keep_alives.add(patience)
+                if self._draining:
+                    raise draining()
+                async for request in request_iterator:
+                    await context.write(await self._renewed(request))
+        except TimeoutError:
+            raise draining() from None
+        finally:
+            self._keep_alives.discard(patience)
+
+    async def _renewed(self, request: bootstrap_pb2.KeepAliveRequest) -> bootstrap_pb2.KeepAliveResponse:
+        leases = decoded(keep_alive_from_message, request)
+        by_group: dict[str, list[Lease]] = {}
+        for group, key, instance, incarnation in leases:
+            by_group.setdefault(group, []).append(Lease(key, instance, incarnation))
+        ttls = {group: iter(await self._registry.renew(group, named)) for group, named in by_group.items()}
+        return bootstrap_pb2.KeepAliveResponse(
+            renewals=[
+                bootstrap_pb2.LeaseRenewal(lease=named, ttl=_duration(next(ttls[group])))
+                for named, (group, *_) in zip(request.leases, leases, strict=True)
+            ]
+        )
+
+    def end_keep_alives(self) -> None:
+        """Sends those who renew leases elsewhere: the server is about to stop."""
+        self._draining = True
+        for patience in self._keep_alives:
+            patience.reschedule(asyncio.get_running_loop().time())
 
     async def ForceEpoch(
         self, request: bootstrap_pb2.ForceEpochRequest, context: "Context"
     ) -> bootstrap_pb2.ForceEpochResponse:
         group, force_epoch = decoded(force_epoch_from_message, request)
         await self._registry.read(group)
-        before, after = await self._registry.change(group, force_epoch)
+        outcome = await self._registry.change(group, force_epoch)
         return bootstrap_pb2.ForceEpochResponse(
-            revision=after.revision, epoch=after.epoch, dropped_routes=len(before.routes)
+            revision=outcome.topology.revision, epoch=outcome.topology.epoch, dropped_routes=outcome.removed_routes
         )
 
     # Reads
@@ -209,9 +242,9 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         _check_room_count("assignments", len(request.assignments))
         topology = await self._registry.read(group)
         _check_dp_ranks(request.assignments, topology)
-        registered, overwritten = self._rooms.register(
-            group, topology.epoch, [(assignment.room, assignment.dp_rank) for assignment in request.assignments]
-        )
+        dp_ranks = {assignment.room: assignment.dp_rank for assignment in request.assignments}
+        with self._rooms.space(group, topology.epoch, dp_ranks):
+            registered, overwritten = await self._store.register_rooms(group, topology.epoch, dp_ranks)
         return bootstrap_pb2.RegisterDpRanksResponse(registered=registered, overwritten=overwritten)
 
     async def QueryDpRanks(
@@ -245,6 +278,10 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
 
 def _assignments(dp_ranks: Mapping[int, int]) -> list[bootstrap_pb2.RoomAssignment]:
     return [bootstrap_pb2.RoomAssignment(room=room, dp_rank=dp_rank) for room, dp_rank in dp_ranks.items()]
+
+
+def _duration(milliseconds: int) -> Duration:
+    return Duration(seconds=milliseconds // 1_000, nanos=milliseconds % 1_000 * 1_000_000)
 
 
 def _check_room_count(field: str, count: int) -> None:

@@ -4,7 +4,6 @@ import asyncio
 
 import grpc
 import pytest
-from google.protobuf.duration_pb2 import Duration
 
 from bootstrap.calls import INSTANCE, instance, key, refused, registration, route
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
@@ -230,22 +229,6 @@ async def test_forcing_an_epoch_of_an_unknown_group_is_refused_and_makes_no_grou
     refusal = await refused(stub.ForceEpoch(pb.ForceEpochRequest(group="nobody-here")))
     assert (refusal.code, refusal.reason) == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_GROUP")
     assert await state(stub, "nobody-here") is None
-
-
-async def test_a_lease_that_is_asked_for_is_refused_not_ignored(stub):
-    request = registration(0)
-    request.lease_ttl.CopyFrom(Duration(seconds=30))
-    refusal = await refused(stub.RegisterRoute(request))
-    assert (refusal.code, refusal.reason) == (grpc.StatusCode.UNIMPLEMENTED, "LEASES_UNSUPPORTED")
-    assert refusal.fields == ["lease_ttl"]
-    assert await state(stub) is None
-
-
-async def test_keep_alive_says_that_leases_are_not_supported(stub):
-    call = stub.KeepAlive()
-    await call.write(pb.KeepAliveRequest())
-    refusal = await refused(call.read())
-    assert (refusal.code, refusal.reason) == (grpc.StatusCode.UNIMPLEMENTED, "LEASES_UNSUPPORTED")
 
 
 async def test_one_group_more_than_the_server_keeps_is_refused(start_service):

@@ -125,9 +125,9 @@ def make_rooms(clock, **bounds):
 def test_a_room_goes_when_its_time_since_the_last_registration_is_over():
     clock = Clock()
     rooms = make_rooms(clock)
-    rooms.register("g", 1, [(1, 0), (2, 0)])
+    rooms.put("g", 1, {1: 0, 2: 0})
     clock.now += 200
-    rooms.register("g", 1, [(1, 3)])
+    rooms.put("g", 1, {1: 3})
     clock.now += 99
     assert rooms.query("g", 1, [1, 2]) == {1: 3, 2: 0}
     clock.now += 1
@@ -140,16 +140,18 @@ def test_a_room_goes_when_its_time_since_the_last_registration_is_over():
 def test_at_the_bound_the_new_rooms_are_refused_all_together_and_no_live_one_goes():
     clock = Clock()
     rooms = make_rooms(clock)
-    rooms.register("g", 1, [(room, 0) for room in range(6)])
-    rooms.register("h", 1, [(room, 0) for room in range(3)])
-    with pytest.raises(Refusal) as refusal:
-        rooms.register("g", 1, [(0, 1), (100, 0), (101, 0)])
+    rooms.put("g", 1, dict.fromkeys(range(6), 0))
+    rooms.put("h", 1, dict.fromkeys(range(3), 0))
+    with pytest.raises(Refusal) as refusal, rooms.space("g", 1, [0, 100, 101]):
+        pass
     assert refusal.value.reason == "TOO_MANY_ROOMS"
     assert rooms.query("g", 1, [0, 100, 101]) == {0: 0}
-    assert rooms.register("g", 1, [(0, 1), (100, 0)]) == (1, 1)
+    with rooms.space("g", 1, [0, 100]):
+        assert rooms.put("g", 1, {0: 1, 100: 0}) == (1, 1)
     assert len(rooms) == 10
     clock.now += 300
-    assert rooms.register("h", 1, [(room, 2) for room in range(10)]) == (10, 0)
+    with rooms.space("h", 1, range(10)):
+        assert rooms.put("h", 1, dict.fromkeys(range(10), 2)) == (10, 0)
     assert len(rooms) == 10
 
 

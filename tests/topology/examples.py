@@ -69,8 +69,13 @@ FULL_ROUTE = route(
 )
 
 
-def register(offered: Route, instance: Instance = LAUNCH, expected_revision: int | None = None) -> RegisterRoute:
-    return RegisterRoute(offered, instance, expected_revision)
+def register(
+    offered: Route,
+    instance: Instance = LAUNCH,
+    expected_revision: int | None = None,
+    lease_ttl: int | None = None,
+) -> RegisterRoute:
+    return RegisterRoute(offered, instance, expected_revision, lease_ttl)
 
 
 def accepted(topology: Topology, request: Request, now: int = NOW) -> Topology:

@@ -13,6 +13,7 @@ from interlock.topology import (
     Instance,
     ParallelSizes,
     RankKey,
+    RankMap,
     RouteRegistered,
     RouteRemoved,
     StaleIncarnation,
@@ -119,7 +120,7 @@ def test_a_life_that_left_without_a_goodbye_may_come_back_and_an_older_one_may_n
         epoch=1,
         instance=LAUNCH,
         floor=LAUNCH,
-        departed=Topology.empty("default").departed | {FIRST: Departed(100, deregistered=False)},
+        departed=RankMap([(FIRST, Departed(100, deregistered=False))]),
     )
     assert accepted(topology, register(route(0))).registered == 1
     older = refused(topology, register(route(0, incarnation=99)))

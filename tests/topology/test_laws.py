@@ -11,6 +11,7 @@ from interlock.topology import (
     EpochStarted,
     ForceEpoch,
     ParallelSizes,
+    RankMap,
     RegisterRoute,
     Routes,
     Topology,
@@ -60,7 +61,7 @@ def run(history):
 
 def rebuilt(topology):
     """The same topology from its parts, nothing shared and nothing carried along."""
-    return replace(topology, routes=Routes(list(topology.routes.values())), departed=topology.departed | {})
+    return replace(topology, routes=Routes(list(topology.routes.values())), departed=RankMap(topology.departed.items()))
 
 
 @law

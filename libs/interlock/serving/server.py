@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -89,6 +90,8 @@ class Server:
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
         self._drain_callbacks: list[Callable[[], None]] = []
+        self._lifespans: list[Callable[[], AbstractAsyncContextManager[object]]] = []
+        self._entered = AsyncExitStack()
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
         self._calls = CallInterceptor(self.settings.max_concurrent_rpcs)
@@ -124,6 +127,11 @@ class Server:
         """Has `callback` called when the server begins to stop: a service ends its endless streams there (DRAINING)."""
         self._drain_callbacks.append(callback)
 
+    def add_lifespan(self, lifespan: Callable[[], AbstractAsyncContextManager[object]]) -> None:
+        """Has what a service needs while it serves, such as its store, entered before the server listens and left
+        after its last call. What entering raises comes out of `start`."""
+        self._lifespans.append(lifespan)
+
     def set_serving(self, service_full_name: str, serving: bool) -> None:
         """Says whether a service is well, for example that it lost its store; the server is ready only if all are."""
         self._health.set_serving(service_full_name, serving)
@@ -150,6 +158,20 @@ class Server:
             return self._port
         host, port = self.settings.host, self.settings.port
         _check_can_listen(host, port)
+        async with AsyncExitStack() as entered:
+            for lifespan in self._lifespans:
+                await entered.enter_async_context(lifespan())
+            await self._listen(host, port)
+            self._entered = entered.pop_all()
+        self._health.take_calls()
+        _LOGGER.info(
+            "serving on %s",
+            _address(host, self._port),
+            extra={"host": host, "port": self._port, "services": [*self._services]},
+        )
+        return self._port
+
+    async def _listen(self, host: str, port: int) -> None:
         server = grpc.aio.server(interceptors=[self._calls], options=_options(self.settings))
         try:
             self._port = server.add_insecure_port(_address(host, port))
@@ -161,13 +183,6 @@ class Server:
         reflection.enable_server_reflection((*self._services, HEALTH_SERVICE_NAME, reflection.SERVICE_NAME), server)
         await server.start()
         self._server = server
-        self._health.take_calls()
-        _LOGGER.info(
-            "serving on %s",
-            _address(host, self._port),
-            extra={"host": host, "port": self._port, "services": [*self._services]},
-        )
-        return self._port
 
     async def stop(self, grace: float | None = None) -> None:
         """Stops: not ready any more, watches end, running calls have `grace` seconds, then they are cancelled.
@@ -184,6 +199,7 @@ class Server:
         for callback in self._drain_callbacks:
             callback()
         await self._server.stop(grace)
+        await self._entered.aclose()
         _LOGGER.info("stopped")
 
 

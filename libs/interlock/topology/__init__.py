@@ -2,6 +2,7 @@
 
 - `values`: what ranks register. `limits`, `validation`: what a value may be. `contract`: what ranks must share.
 - `state`: a group at one revision (`Topology`), and what comes of a request. `rules`: registration (`transition`).
+- `rank_map`, `routes`: what a group keeps by rank key, shared between revisions.
 - `readiness`, `compatibility`: what a group tells decode servers. `events`: what changed between two revisions.
 - `messages`, `request_messages`, `detail_messages`: to and from protobuf.
 """
@@ -9,6 +10,7 @@
 from interlock.topology.compatibility import Incompatibility, check_compatibility
 from interlock.topology.contract import SharedValues, shared_values
 from interlock.topology.events import EpochStarted, Event, RouteRegistered, RouteRemoved, apply, changes
+from interlock.topology.rank_map import RankMap
 from interlock.topology.readiness import (
     GroupState,
     PrefillServerInfo,
@@ -20,7 +22,16 @@ from interlock.topology.readiness import (
     undeclared_keys,
 )
 from interlock.topology.routes import Routes
-from interlock.topology.rules import DeregisterRoute, ForceEpoch, RegisterRoute, Request, transition
+from interlock.topology.rules import (
+    DeregisterRoute,
+    ExpireRoutes,
+    ForceEpoch,
+    Outcome,
+    RegisterRoute,
+    Request,
+    transition,
+    transition_batch,
+)
 from interlock.topology.state import (
     Accepted,
     ContractMismatch,
@@ -57,6 +68,7 @@ __all__ = [
     "DeregisterRoute",
     "EpochStarted",
     "Event",
+    "ExpireRoutes",
     "FieldMismatch",
     "FieldViolations",
     "ForceEpoch",
@@ -64,9 +76,11 @@ __all__ = [
     "Incompatibility",
     "Instance",
     "InvalidFieldsError",
+    "Outcome",
     "ParallelSizes",
     "PrefillServerInfo",
     "RankKey",
+    "RankMap",
     "Refused",
     "RegisterRoute",
     "Request",
@@ -89,6 +103,7 @@ __all__ = [
     "prefill_server_info",
     "shared_values",
     "transition",
+    "transition_batch",
     "undeclared_count",
     "undeclared_keys",
 ]

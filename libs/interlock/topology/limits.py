@@ -21,6 +21,13 @@ MAX_HOST_NAME_BYTES = 253
 MAX_CLOCK_LEAD_NS = 60 * 1_000_000_000
 """How far an instance may be stamped ahead of the server's clock."""
 
+MIN_LEASE_TTL_MS = 1_000
+MAX_LEASE_TTL_MS = 24 * 3_600 * 1_000
+"""How long a lease may be: not so short that one lost renewal ends it, not so long that a dead rank stays for days."""
+
+MAX_RENEWALS = 1_024
+"""Leases that one message may renew."""
+
 MAX_LAYOUT_BYTES = 64 * 1024
 """A serialised `SpecLayout`; a larger message is not even converted."""
 

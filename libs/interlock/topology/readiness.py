@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields
 from heapq import nsmallest
-from itertools import islice
 
 from interlock.topology.contract import SharedValues, missing_declarations, shared_values
 from interlock.topology.limits import MAX_LISTED_KEYS
@@ -15,9 +14,9 @@ def missing_count(topology: Topology) -> int:
     return topology.expected - topology.registered
 
 
-def missing_keys(topology: Topology, limit: int = MAX_LISTED_KEYS) -> tuple[RankKey, ...]:
-    """The lowest keys without a route, at most `limit` of them."""
-    return tuple(islice(topology.routes.missing(), limit))
+def missing_keys(topology: Topology) -> tuple[RankKey, ...]:
+    """The lowest keys without a route, at most `MAX_LISTED_KEYS` of them."""
+    return topology.routes.lowest_missing
 
 
 def undeclared_count(topology: Topology) -> int:

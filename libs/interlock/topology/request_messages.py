@@ -6,7 +6,10 @@ A request of `transition` that can be read is returned unchecked, since `transit
 
 from typing import Protocol
 
+from google.protobuf.duration_pb2 import Duration
+
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
+from interlock.topology.limits import MAX_RENEWALS
 from interlock.topology.messages import (
     instance_from_message,
     rank_key_from_message,
@@ -21,9 +24,12 @@ from interlock.topology.validation import (
     checked_route,
     decode_server_faults,
     group_faults,
+    incarnation_faults,
     instance_faults,
+    key_faults,
+    lease_ttl_faults,
 )
-from interlock.topology.values import DecodeServer, RankKey
+from interlock.topology.values import DecodeServer, Instance, RankKey
 
 
 class _NamesGroup(Protocol):
@@ -44,7 +50,7 @@ def group_from_message(message: _NamesGroup) -> str:
 
 
 def register_route_from_message(message: pb.RegisterRouteRequest) -> tuple[str, RegisterRoute]:
-    """Group and request. The lease is not read: these rules know none.
+    """Group and request.
 
     Raises:
         InvalidFieldsError: no request can be made of it.
@@ -53,11 +59,13 @@ def register_route_from_message(message: pb.RegisterRouteRequest) -> tuple[str, 
     group = _read_group(message, faults)
     route = read_route(message.route, "route", faults)
     instance = instance_from_message(message.instance)
+    lease_ttl = _milliseconds(message.lease_ttl) if message.HasField("lease_ttl") else None
     if faults:
         faults += (*checked_route(route)[1], *instance_faults(instance, "instance"))
+        faults += () if lease_ttl is None else lease_ttl_faults(lease_ttl, "lease_ttl")
     _raise_for(faults)
     expected = message.expected_revision if message.HasField("expected_revision") else None
-    return group, RegisterRoute(route, instance, expected)
+    return group, RegisterRoute(route, instance, expected, lease_ttl)
 
 
 def deregister_route_from_message(message: pb.DeregisterRouteRequest) -> tuple[str, DeregisterRoute]:
@@ -74,6 +82,29 @@ def deregister_route_from_message(message: pb.DeregisterRouteRequest) -> tuple[s
         faults += deregister_faults(request)
     _raise_for(faults)
     return group, request
+
+
+def keep_alive_from_message(message: pb.KeepAliveRequest) -> tuple[tuple[str, RankKey, Instance, int], ...]:
+    """Group, key, instance and incarnation of each lease to renew.
+
+    Raises:
+        InvalidFieldsError: one is at fault, or they are too many.
+    """
+    if len(message.leases) > MAX_RENEWALS:
+        raise InvalidFieldsError((("leases", f"has {len(message.leases)}; at most {MAX_RENEWALS} a message"),))
+    faults: list[Fault] = []
+    leases = []
+    for at, lease in enumerate(message.leases):
+        group = lease.group or DEFAULT_GROUP
+        key, instance = rank_key_from_message(lease.key), instance_from_message(lease.instance)
+        path = f"leases[{at}]"
+        faults += ((f"{path}.{field}", fault) for field, fault in group_faults(group))
+        faults += [(f"{path}.key", "required")] if not lease.HasField("key") else key_faults(key, f"{path}.key")
+        faults += instance_faults(instance, f"{path}.instance")
+        faults += incarnation_faults(lease.incarnation, f"{path}.incarnation")
+        leases.append((group, key, instance, lease.incarnation))
+    _raise_for(faults)
+    return tuple(leases)
 
 
 def force_epoch_from_message(message: pb.ForceEpochRequest) -> tuple[str, ForceEpoch]:
@@ -128,6 +159,11 @@ def _read_key(message: pb.DeregisterRouteRequest | pb.GetRankInfoRequest, faults
     if not message.HasField("key"):
         faults.append(("key", "required"))
     return rank_key_from_message(message.key)
+
+
+def _milliseconds(duration: Duration) -> int:
+    """Rounded up, since a lease is never cut short; whatever the two numbers are, also those no duration may have."""
+    return -(-(duration.seconds * 1_000_000_000 + duration.nanos) // 1_000_000)
 
 
 def _raise_for(faults: list[Fault]) -> None:

@@ -1,11 +1,12 @@
-"""The live routes of a group, with an index of what they share."""
+"""The live routes of a group, with an index of what they share and of what is missing."""
 
-from collections.abc import Iterable, Iterator, Mapping, ValuesView
-from itertools import compress, filterfalse, product
-from operator import attrgetter, is_not
+from collections.abc import Collection, Iterable, Iterator, Mapping, ValuesView
+from itertools import islice
 
 from interlock.topology.contract import SharedValues, missing_declarations, shared_values, standing_contract
-from interlock.topology.values import RankKey, Route
+from interlock.topology.limits import MAX_LISTED_KEYS
+from interlock.topology.rank_map import RankMap
+from interlock.topology.values import ParallelSizes, RankKey, Route
 
 Variants = tuple[tuple[SharedValues, int], ...]
 """Distinct shared values with the number of routes that hold each. Few: the contract lets them differ only in what
@@ -15,42 +16,61 @@ is left undeclared."""
 class Routes(Mapping[RankKey, Route]):
     """Live routes by their keys; never changes.
 
-    A change costs a copy of one dict and a look at the distinct shared values, not at every route.
+    A change costs about the same whatever the number of routes: rows that stay are shared, and the index is carried
+    along instead of being counted anew.
     """
 
-    __slots__ = ("_rows", "_variants")
+    __slots__ = ("_rows", "_variants", "lowest_missing")
 
-    _rows: dict[RankKey, Route]
+    _rows: RankMap[Route]
     _variants: Variants
+    lowest_missing: tuple[RankKey, ...]
+    """The lowest keys of the group that have no route, in order: all, or the first `MAX_LISTED_KEYS`."""
 
     def __init__(self, routes: Iterable[Route] = ()) -> None:
-        self._rows = {}
+        self._rows = RankMap()
         self._variants = ()
-        for route in routes:
-            self._put(route)
+        self.lowest_missing = ()
+        if routes := tuple(routes):
+            whole = self.changed(registered=routes)
+            self._rows, self._variants, self.lowest_missing = whole._rows, whole._variants, whole.lowest_missing
 
     def changed(self, removed: Iterable[RankKey] = (), registered: Iterable[Route] = ()) -> "Routes":
         """These routes without the removed keys and with the registered routes, which replace those of their keys."""
+        removed = set(removed)
+        put = {route.key: route for route in registered}
         after = Routes()
-        after._rows = self._rows.copy()
-        after._variants = self._variants
-        for key in removed:
-            after._drop(key)
-        for route in registered:
-            after._put(route)
+        after._rows = self._rows.changed(removed, put)
+        variants = self._variants
+        for key in removed | put.keys():
+            if (standing := self._rows.get(key)) is not None:
+                variants = _counted(variants, shared_values(standing), -1)
+        for route in put.values():
+            variants = _counted(variants, shared_values(route), 1)
+        after._variants = variants
+        after.lowest_missing = self._lowest_missing_in(after, removed)
         return after
 
-    def _put(self, route: Route) -> None:
-        self._uncount(self._rows.get(route.key))
-        self._rows[route.key] = route
-        self._variants = _counted(self._variants, shared_values(route), 1)
+    def _lowest_missing_in(self, after: "Routes", removed: Collection[RankKey]) -> tuple[RankKey, ...]:
+        """`lowest_missing` of the routes that these became: looks on only from where this one ended."""
+        sizes = after._sizes
+        if sizes is None:
+            return ()
+        if sizes != self._sizes:
+            return tuple(islice(_missing(after._rows, sizes, 0), MAX_LISTED_KEYS))
+        known = self.lowest_missing
+        missing = sorted(key for key in {*known, *removed} if key not in after._rows)
+        if len(known) == MAX_LISTED_KEYS:
+            # Behind the last known one others may be missing that come before what was just removed.
+            missing = [key for key in missing if key <= known[-1]]
+            wanted = MAX_LISTED_KEYS - len(missing)
+            if wanted > 0:
+                missing += islice(_missing(after._rows, sizes, _position(known[-1], sizes) + 1), wanted)
+        return tuple(missing[:MAX_LISTED_KEYS])
 
-    def _drop(self, key: RankKey) -> None:
-        self._uncount(self._rows.pop(key, None))
-
-    def _uncount(self, route: Route | None) -> None:
-        if route is not None:
-            self._variants = _counted(self._variants, shared_values(route), -1)
+    @property
+    def _sizes(self) -> ParallelSizes | None:
+        return self._variants[0][0].sizes if self._variants else None
 
     def contract(self, without: RankKey | None = None) -> SharedValues | None:
         """The contract that these routes make, one of them left out if named. None: no route is left."""
@@ -66,21 +86,10 @@ class Routes(Mapping[RankKey, Route]):
             return 0
         return sum(count for shared, count in self._variants if missing_declarations(shared, standing))
 
-    def missing(self) -> Iterator[RankKey]:
-        """Keys of the group that have no route, in ascending order, found one at a time."""
-        if not self._variants:
-            return iter(())
-        sizes = self._variants[0][0].sizes
-        # Plain tuples are looked up as they come, and made keys only where one is missing: no Python code per rank.
-        return map(RankKey._make, filterfalse(self._rows.__contains__, product(*map(range, sizes))))
-
     def since(self, before: "Routes") -> tuple[list[RankKey], list[Route]]:
         """Keys that went and routes that came or changed since `before`, both by key."""
-        ours, theirs = self._rows, before._rows
-        # Most rows are the same object in both; that is told apart without Python code per rank.
-        other_objects = compress(ours.values(), map(is_not, ours.values(), map(theirs.get, ours)))
-        came = [route for route in other_objects if theirs.get(route.key) != route]
-        return sorted(theirs.keys() - ours.keys()), sorted(came, key=attrgetter("key"))
+        went, came = self._rows.since(before._rows)
+        return went, [self._rows[key] for key in came]
 
     def __getitem__(self, key: RankKey) -> Route:
         return self._rows[key]
@@ -92,13 +101,13 @@ class Routes(Mapping[RankKey, Route]):
         return len(self._rows)
 
     def values(self) -> ValuesView[Route]:
-        return self._rows.values()  # Mapping's own view would run Python code a row
+        return self._rows.values()
 
     def __contains__(self, key: object) -> bool:
         return key in self._rows
 
     def __eq__(self, other: object) -> bool:
-        return self._rows == other._rows if isinstance(other, Routes) else super().__eq__(other)
+        return self._rows == (other._rows if isinstance(other, Routes) else other)
 
     __hash__ = None  # type: ignore[assignment]  # equal to any mapping of the same routes, as a dict is
 
@@ -113,3 +122,22 @@ def _counted(variants: Variants, shared: SharedValues, by: int) -> Variants:
             rest = variants[:at] + variants[at + 1 :]
             return ((variant, count + by), *rest) if count + by else rest
     return (*variants, (shared, by))
+
+
+def _missing(rows: RankMap[Route], sizes: ParallelSizes, start: int) -> Iterator[RankKey]:
+    """Keys without a route in ascending order, from a position on, found one at a time."""
+    keys = (_key_at(position, sizes) for position in range(start, sizes.product))
+    return (key for key in keys if key not in rows)
+
+
+def _position(key: RankKey, sizes: ParallelSizes) -> int:
+    """How many keys come before this one."""
+    return ((key.dp * sizes.cp + key.cp) * sizes.tp + key.tp) * sizes.pp + key.pp
+
+
+def _key_at(position: int, sizes: ParallelSizes) -> RankKey:
+    """The key before which `position` keys come."""
+    position, pp = divmod(position, sizes.pp)
+    position, tp = divmod(position, sizes.tp)
+    dp, cp = divmod(position, sizes.cp)
+    return RankKey(dp, cp, tp, pp)

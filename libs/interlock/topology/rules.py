@@ -1,11 +1,11 @@
-"""The rules of registration: a pure function of topology, request and time.
+"""The rules of registration: pure functions of topology, request and time.
 
 Checks come in this order: validate; instance and incarnation; equal row; `expected_revision`; contract. A refused
 request leaves nothing behind.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from interlock.reasons import Reason
 from interlock.topology.contract import (
@@ -18,6 +18,7 @@ from interlock.topology.contract import (
     value_text,
 )
 from interlock.topology.limits import MAX_CLOCK_LEAD_NS, MAX_RANKS
+from interlock.topology.rank_map import RankMap
 from interlock.topology.routes import Routes
 from interlock.topology.state import (
     Accepted,
@@ -31,7 +32,15 @@ from interlock.topology.state import (
     Topology,
     invalid_fields,
 )
-from interlock.topology.validation import Fault, Faults, checked_route, incarnation_faults, instance_faults, key_faults
+from interlock.topology.validation import (
+    Fault,
+    Faults,
+    checked_route,
+    incarnation_faults,
+    instance_faults,
+    key_faults,
+    lease_ttl_faults,
+)
 from interlock.topology.values import Instance, RankKey, Route, SpecLayout
 
 
@@ -43,6 +52,8 @@ class RegisterRoute:
     instance: Instance
     expected_revision: int | None = None
     """Refuse unless this is the current revision, or 0 and no route lives. None: no condition."""
+    lease_ttl: int | None = None
+    """Milliseconds that the route stays without being renewed. None: until it is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +73,58 @@ class ForceEpoch:
     """None: any instance is accepted from now on."""
 
 
-Request = RegisterRoute | DeregisterRoute | ForceEpoch
+@dataclass(frozen=True, slots=True)
+class ExpireRoutes:
+    """Removes the routes whose leases ran out, those of them that still stand. The same life may come back."""
+
+    rows: tuple[tuple[RankKey, int], ...]
+    """Key and incarnation of each."""
 
 
-def transition(topology: Topology, request: Request, now: int) -> Accepted | Refused:
+Request = RegisterRoute | DeregisterRoute | ForceEpoch | ExpireRoutes
+Outcome = Accepted | Refused
+
+
+def transition(topology: Topology, request: Request, now: int) -> Outcome:
     """The group after a request, or why it is refused.
+
+    An accepted one counts the revision on by one, unless it changed nothing, or nothing but a lease.
 
     Args:
         topology: the group as it is.
         request: what is asked.
         now: Unix time in nanoseconds.
     """
-    outcome = _changed(topology, request, now)
-    if isinstance(outcome, Refused):
-        return outcome
-    if outcome is topology:
-        return Accepted(topology)
-    return Accepted(replace(outcome, revision=_next_revision(topology.revision, now)))
+    return transition_batch(topology, [request], now)[1][0]
+
+
+def transition_batch(topology: Topology, requests: Sequence[Request], now: int) -> tuple[Topology, tuple[Outcome, ...]]:
+    """The group after several requests, one after another, as one change of one revision.
+
+    A refused request leaves the batch and nothing behind. At most one request may have an `expected_revision`, the
+    first: the others of its batch would be held against a revision that they cannot see.
+
+    Args:
+        topology: the group as it is.
+        requests: what is asked, in this order.
+        now: Unix time in nanoseconds.
+
+    Returns:
+        The group afterwards, the very same object if nothing changed; and the outcome of each request.
+    """
+    changed = topology
+    removed: list[Refused | int] = []
+    for request in requests:
+        before, outcome = changed, _changed(changed, request, now)
+        if isinstance(outcome, Refused):
+            removed.append(outcome)
+            continue
+        changed = outcome
+        staying = len(changed.routes) if changed.epoch == before.epoch else 0
+        removed.append(max(0, len(before.routes) - staying))
+    if changed.epoch != topology.epoch or changed.routes is not topology.routes:
+        changed = replace(changed, revision=_next_revision(topology.revision, now))
+    return changed, tuple(each if isinstance(each, Refused) else Accepted(changed, each) for each in removed)
 
 
 def _next_revision(revision: int, now: int) -> int:
@@ -95,6 +141,13 @@ def _changed(topology: Topology, request: Request, now: int) -> Topology | Refus
             return _deregistered(topology, request)
         case ForceEpoch():
             return _forced(topology, request, now)
+        case ExpireRoutes():
+            standing = [
+                (key, incarnation)
+                for key, incarnation in request.rows
+                if key in topology.routes and topology.routes[key].incarnation == incarnation
+            ]
+            return _without(topology, standing, deregistered=False)
 
 
 def _registered(topology: Topology, request: RegisterRoute, now: int) -> Topology | Refused:
@@ -103,6 +156,8 @@ def _registered(topology: Topology, request: RegisterRoute, now: int) -> Topolog
     faults += tuple(instance_faults(instance, "instance"))
     faults += tuple(_clock_faults(instance, "instance", now))
     faults += tuple(_relabelled_faults(topology, instance))
+    if request.lease_ttl is not None:
+        faults += tuple(lease_ttl_faults(request.lease_ttl, "lease_ttl"))
     if faults:
         return invalid_fields(faults)
 
@@ -120,6 +175,7 @@ def _registered(topology: Topology, request: RegisterRoute, now: int) -> Topolog
             instance=instance,
             floor=instance,
             routes=Routes([route]),
+            leases=_leases(RankMap(), route.key, request.lease_ttl),
         )
 
     newest = _newest_life(topology, route.key)
@@ -135,13 +191,21 @@ def _registered(topology: Topology, request: RegisterRoute, now: int) -> Topolog
     standing = topology.routes.contract(without=route.key)
     if standing is not None:
         route = _with_shared_layout(route, standing)
+    leases = _leases(topology.leases, route.key, request.lease_ttl)
     if topology.routes.get(route.key) == route:
-        return topology
+        return topology if leases is topology.leases else replace(topology, leases=leases)
     if conflict := _conflict(topology, request):
         return conflict
     if standing is not None and (mismatch := _mismatch(topology, route.key, standing, shared_values(route))):
         return mismatch
-    return replace(topology, routes=topology.routes.changed(registered=[route]))
+    return replace(topology, routes=topology.routes.changed(registered=[route]), leases=leases)
+
+
+def _leases(leases: RankMap[int], key: RankKey, ttl: int | None) -> RankMap[int]:
+    """These leases with that of one key; the very same object if it is so already."""
+    if leases.get(key) == ttl:
+        return leases
+    return leases.changed(removed=[key]) if ttl is None else leases.changed(put={key: ttl})
 
 
 def _deregistered(topology: Topology, request: DeregisterRoute) -> Topology | Refused:
@@ -151,11 +215,24 @@ def _deregistered(topology: Topology, request: DeregisterRoute) -> Topology | Re
     if standing is None or (topology.instance, standing.incarnation) != (request.instance, request.incarnation):
         # Nothing is remembered of a life that was never held: what a group remembers must not grow by such requests.
         return topology
-    departed = topology.departed | {request.key: Departed(request.incarnation, deregistered=True)}
+    return _without(topology, [(request.key, request.incarnation)], deregistered=True)
+
+
+def _without(topology: Topology, rows: Iterable[tuple[RankKey, int]], *, deregistered: bool) -> Topology:
+    """The group without rows that stand, given by key and incarnation."""
+    lives = {key: Departed(incarnation, deregistered) for key, incarnation in rows}
+    if not lives:
+        return topology
+    departed = topology.departed.changed(put=lives)
     if len(departed) > MAX_RANKS:
         # Only a launch that changed its sizes over and over comes here: keys outside the present ones are forgotten.
-        departed = {key: life for key, life in departed.items() if topology.expects(key)}
-    return replace(topology, routes=topology.routes.changed(removed=[request.key]), departed=MappingProxyType(departed))
+        departed = RankMap((key, life) for key, life in departed.items() if topology.expects(key))
+    return replace(
+        topology,
+        routes=topology.routes.changed(removed=lives),
+        leases=topology.leases.changed(removed=lives) if topology.leases else topology.leases,
+        departed=departed,
+    )
 
 
 def deregister_faults(request: DeregisterRoute) -> tuple[Fault, ...]:

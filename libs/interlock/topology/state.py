@@ -1,10 +1,10 @@
 """A group at one revision, and what comes of a request: accepted or refused."""
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from interlock.reasons import Reason
 from interlock.topology.contract import SharedValue
+from interlock.topology.rank_map import RankMap
 from interlock.topology.routes import Routes
 from interlock.topology.values import Instance, ParallelSizes, RankKey, Route
 
@@ -32,7 +32,10 @@ class Topology:
     floor: Instance | None = None
     """The newest instance accepted, or what an admin set: older ones are refused."""
     routes: Routes = field(default_factory=Routes)
-    departed: MappingProxyType[RankKey, Departed] = field(default_factory=lambda: MappingProxyType({}))
+    leases: RankMap[int] = field(default_factory=RankMap)
+    """How long the route of a key stays without being renewed, in milliseconds; of each that does not stay for ever.
+    Beside the routes, not in them: a lease is no part of what the ranks publish."""
+    departed: RankMap[Departed] = field(default_factory=RankMap)
     """The last life that left, of each key that one left in this epoch. At most `MAX_RANKS` of them."""
 
     @classmethod
@@ -128,9 +131,12 @@ Detail = FieldViolations | RevisionConflict | ContractMismatch | StaleInstance |
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The group after the request: the very same object if nothing changed."""
+    """What came of a request that the rules accept."""
 
     topology: Topology
+    """The group afterwards: the very same object if nothing changed. Of a batch: after all of it."""
+    removed_routes: int = 0
+    """Routes that the request took away; one that it replaced does not count."""
 
 
 @dataclass(frozen=True, slots=True)

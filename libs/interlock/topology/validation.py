@@ -19,11 +19,13 @@ from interlock.topology.limits import (
     MAX_INSTANCE_ID_BYTES,
     MAX_JSON_DEPTH,
     MAX_LAYOUT_NUMBERS,
+    MAX_LEASE_TTL_MS,
     MAX_RANKS,
     MAX_STATE_TYPES,
     MAX_STRING_BYTES,
     MAX_UINT32,
     MAX_UINT64,
+    MIN_LEASE_TTL_MS,
 )
 from interlock.topology.values import DecodeServer, Instance, ParallelSizes, RankKey, Route, SpecLayout
 
@@ -65,6 +67,15 @@ def instance_faults(instance: Instance, path: str) -> Faults:
 def incarnation_faults(incarnation: int, path: str) -> Faults:
     """A start of a process after 1970."""
     yield from _number_faults(incarnation, path, 1, MAX_UINT64)
+
+
+def lease_ttl_faults(ttl: int, path: str) -> Faults:
+    """A time that renewals can keep up with."""
+    if not MIN_LEASE_TTL_MS <= ttl <= MAX_LEASE_TTL_MS:
+        yield (
+            path,
+            f"must lie between {MIN_LEASE_TTL_MS // 1_000} s and {MAX_LEASE_TTL_MS // 1_000} s; got {ttl / 1_000:g} s",
+        )
 
 
 def sizes_faults(sizes: ParallelSizes, path: str) -> Faults:
