@@ -14,9 +14,25 @@ from interlock_bootstrap.servicer import BootstrapServicer
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores import Store
 from interlock_bootstrap.stores.memory import MemoryStore
+from interlock_bootstrap.stores.sqlite import SqliteSettings, SqliteStore, default_state_folder
 
 SERVICE_NAME: str = bootstrap_service_pb2.DESCRIPTOR.services_by_name["BootstrapService"].full_name
 """Full name of the service, as health and reflection know it."""
+
+
+def make_store(
+    settings: BootstrapSettings, sqlite_settings: SqliteSettings, environment: Mapping[str, str]
+) -> tuple[Store, str]:
+    """The store that the settings ask for, not started, and where it keeps what it keeps, for people.
+
+    Raises:
+        CannotOpenStoreError: No place for it is known.
+    """
+    if settings.store == "memory":
+        return MemoryStore(settings.watch_buffer), "memory, which a restart forgets"
+    folder = sqlite_settings.state_folder or default_state_folder(environment)
+    store = SqliteStore(folder, settings.watch_buffer, settings.room_ttl_seconds)
+    return store, str(store.path)
 
 
 def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | None = None) -> BootstrapServicer:
@@ -25,7 +41,7 @@ def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | No
     Args:
         server: It opens the store when it starts, and closes it when it has stopped.
         settings: Bounds of the service.
-        store: Not started. None: a memory store.
+        store: Not started, as `make_store` gives it. None: a memory store.
     """
     store = store or MemoryStore(settings.watch_buffer)
     wheel = None if store.keeps_leases else LeaseWheel(time.monotonic)
@@ -33,7 +49,7 @@ def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | No
     rooms = Rooms(settings.max_rooms, settings.max_awaited_rooms, settings.room_ttl_seconds, time.monotonic)
     servicer = BootstrapServicer(store, registry, rooms, settings)
     server.add(SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer))
-    server.add_lifespan(partial(_open, store, registry, _Listener(server, rooms)))
+    server.add_lifespan(partial(_open, store, registry, _Listener(server, registry, rooms)))
     server.on_drain(store.end_watches)
     server.on_drain(rooms.end_waits)
     server.on_drain(servicer.end_keep_alives)
@@ -54,8 +70,9 @@ async def _open(store: Store, registry: Registry, listener: "_Listener") -> Asyn
 class _Listener:
     """Takes what the store tells to where it belongs."""
 
-    def __init__(self, server: Server, rooms: Rooms) -> None:
+    def __init__(self, server: Server, registry: Registry, rooms: Rooms) -> None:
         self._server = server
+        self._registry = registry
         self._rooms = rooms
 
     def rooms_committed(self, group: str, epoch: int, dp_ranks: Mapping[int, int]) -> tuple[int, int]:
@@ -63,3 +80,5 @@ class _Listener:
 
     def availability(self, available: bool) -> None:
         self._server.set_serving(SERVICE_NAME, available)
+        if available:
+            self._registry.store_is_back()

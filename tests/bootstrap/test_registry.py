@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import ExitStack
 
 import pytest
 
@@ -155,10 +156,10 @@ async def test_only_requests_that_go_together_share_a_commit(registry, store, mo
     assert sizes == [1, *batches]
 
 
-async def test_a_commit_has_at_most_a_hundred_requests(registry, store):
+async def test_a_commit_has_at_most_sixty_requests(registry, store):
     rows = [route(tp, sizes=ParallelSizes(1, 1, 250, 1)) for tp in range(250)]
     answers = await asyncio.gather(*(registry.change("a", register(row)) for row in rows))
-    assert [len(after.routes) for _, after in store.swaps] == [100, 200, 250]
+    assert [len(after.routes) for _, after in store.swaps] == [60, 120, 180, 240, 250]
     assert answers[-1].topology.ready
 
 
@@ -253,6 +254,21 @@ async def test_a_forced_epoch_whose_answer_was_lost_is_forced_once(registry, sto
     assert await store.load("a") == answer.topology
 
 
+async def test_a_forced_epoch_whose_answer_was_lost_is_not_forced_on_who_registered_since(registry, store):
+    await registry.change("a", register(route(0)))
+
+    async def commit_and_be_followed(before, after):
+        assert await store.really(before, after)
+        assert await store.really(after, transition(after, register(route(1)), NOW).topology)
+        raise CommitUnknownError
+
+    store.script.append(commit_and_be_followed)
+    with pytest.raises(Refusal) as unknown:
+        await registry.change("a", ForceEpoch(None))
+    assert unknown.value.reason == "STORE_UNAVAILABLE"
+    assert dict((await store.load("a")).routes) == {SECOND: route(1)}
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -268,6 +284,33 @@ async def test_a_store_that_cannot_commit_is_told_of_and_the_next_request_goes_o
     assert [refusal_reason(outcome) for outcome in outcomes] == [reason, reason]
     assert (await store.load("a")).revision == 0
     assert (await registry.change("a", register(route(0)))).topology.registered == 1
+
+
+async def test_a_lease_of_a_commit_that_nobody_heard_of_runs_once_the_store_is_back(registry, store, clock):
+    store.lose_answer(committed=True)
+    unreachable = StoreUnavailableError("no answer for 5 s")
+    load = store.load
+
+    async def load_nothing_fresh(group, *, fresh=False):
+        if fresh:
+            raise unreachable
+        return await load(group)
+
+    store.load = load_nothing_fresh
+    with pytest.raises(StoreUnavailableError):
+        await registry.change("a", register(route(0), lease_ttl=5_000))
+    store.load = load
+    lease = Lease(FIRST, LAUNCH, 100)
+    assert await registry.renew("a", [lease]) == [0]
+
+    registry.store_is_back()
+    renewed = []
+
+    def is_renewed():
+        renewed[:] = registry._wheel.renew("a", [lease])
+        return renewed == [5_000]
+
+    await until(is_renewed)
 
 
 async def test_a_caller_that_goes_away_takes_nobody_along(registry, store):
@@ -293,6 +336,21 @@ async def test_new_groups_that_come_at_once_are_counted(store, clock):
     )
     assert sum(isinstance(outcome, Refusal) and outcome.reason == "TOO_MANY_GROUPS" for outcome in outcomes) == 3
     assert await store.group_count() == 3
+
+
+async def test_requests_gather_for_as_long_as_a_commit_keeps_the_server_telling_watchers(registry):
+    with ExitStack() as watchers:
+        for _ in range(64):
+            watchers.enter_context(registry.follow("a"))
+        assert registry._gathering("a", 1) == pytest.approx(0.00192)
+        assert registry._gathering("a", 2) == pytest.approx(0.0096)
+        assert registry._gathering("b", 2) == 0
+        for _ in range(1_000):
+            watchers.enter_context(registry.follow("a"))
+        assert registry._gathering("a", 2) == registry_module._LONGEST_GATHERING
+        answers = await asyncio.gather(*(registry.change("a", register(route(tp))) for tp in (0, 1)))
+        assert all(answer.topology.ready for answer in answers)
+    assert registry._gathering("a", 2) == 0
 
 
 # Expiry

@@ -93,7 +93,7 @@ async def test_a_rank_is_registered_inside_the_block_and_not_after_it(
     async with client_of(face, running.address) as client:
         async with registered(client, route(0), LAUNCH, group="prefill") as registration:
             found = await other.get_rank_info(route(0).key, group="prefill")
-            assert (registration.revision, registration.epoch) == (found.revision, found.epoch)
+            assert (registration.revision, registration.registered.epoch) == (found.revision, found.epoch)
             assert registration.state is RegistrationState.REGISTERED
             assert (registration.key, registration.group, registration.instance) == (route(0).key, "prefill", LAUNCH)
             assert registration.error is None
@@ -146,7 +146,7 @@ async def test_a_dropped_rank_registers_again(face: Face, running: Running, othe
         before = registration.revision
         await other.force_epoch()
         await until(lambda: registration.revision > before)
-        assert (registration.state, registration.epoch) == (RegistrationState.REGISTERED, 3)
+        assert (registration.state, registration.registered.epoch) == (RegistrationState.REGISTERED, 3)
         assert (await other.get_rank_info(route(0).key)).revision == registration.revision
 
 
@@ -268,7 +268,7 @@ async def test_entering_raises_what_registering_raises(
     await other.register_route(route(1), LATER)
     async with client_of(face, running.address) as client:
         registration = client.registration(route(0), LAUNCH)
-        assert (registration.state, registration.revision, registration.epoch) == (RegistrationState.NEW, 0, 0)
+        assert (registration.state, registration.revision, registration.registered) == (RegistrationState.NEW, 0, None)
         for bad, kind in (
             (client.registration(route(0), LAUNCH), StaleInstanceError),
             (client.registration(route(0, page_size=128), LATER), ContractMismatchError),

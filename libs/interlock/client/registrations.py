@@ -56,14 +56,14 @@ class _Registration:
         return RegistrationState.NEW if self._held is None else self._held.state
 
     @property
-    def revision(self) -> int:
-        """Revision at which the rank registered last; 0 before it did."""
-        return self._registered.revision
+    def registered(self) -> Registered | None:
+        """What the server answered when the rank registered last. None: it did not yet."""
+        return None if self._held is None else self._held.registered
 
     @property
-    def epoch(self) -> int:
-        """Epoch in which it did; 0 before."""
-        return self._registered.epoch
+    def revision(self) -> int:
+        """Revision at which it registered last; 0 before it did."""
+        return 0 if self.registered is None else self.registered.revision
 
     @property
     def error(self) -> InterlockError | None:
@@ -84,11 +84,6 @@ class _Registration:
     @property
     def _lost(self) -> InterlockError | None:
         return self.error if self.state is RegistrationState.LOST else None
-
-    @property
-    def _registered(self) -> Registered:
-        registered = None if self._held is None else self._held.registered
-        return registered or Registered(0, 0, 0, 0, False)
 
     def _check_new(self) -> None:
         if self._held is not None:
