@@ -149,18 +149,17 @@ class _Check:
         places = {_Place(start, frozenset(), frozenset())}
         for event, cap in zip(self._events, self._caps, strict=True):
             self._before, self._now, self._cap = self._now, event.time, cap
-            match event.kind:
-                case 0:
-                    self._open.add(event.index)
-                    continue
-                case 1:
-                    observation = self._observations[event.index]
-                    after = self._until_reached(places, observation.revision)
-                    what: Observation | Operation = observation
-                case _:
-                    what = self._operations[event.index]
-                    after = self._until_answered(places, event.index)
-                    self._open.discard(event.index)
+            if event.kind == _INVOKED:
+                self._open.add(event.index)
+                continue
+            what: Observation | Operation
+            if event.kind == _OBSERVED:
+                what = self._observations[event.index]
+                after = self._until_reached(places, what.revision)
+            else:
+                what = self._operations[event.index]
+                after = self._until_answered(places, event.index)
+                self._open.discard(event.index)
             if not after:
                 raise NotLinearizableError(self._explanation(event, what, places))
             places = after
