@@ -104,8 +104,8 @@ def check_linearizable(history: History, start: GroupState, *, ambiguous_commits
         UndecidedError: there are too many possible orders.
     """
     try:
-        # Most histories are explained without requests of unknown outcome that took part in revisions which nobody
-        # saw. To try all of those as well takes long: each may have, or not.
+        # Most histories are explained without expiries and requests of unknown outcome that took part in a revision
+        # of which nobody could see it. To try those as well takes long: each may have, or not.
         return _Check(history, ambiguous_commits, lazy=True).run(start)
     except AssertionError:
         return _Check(history, ambiguous_commits, lazy=False).run(start)
@@ -248,7 +248,7 @@ class _Check:
         yield from (move.place for move in moves)
         for key, row in state.content.rows:
             if self._may_expire((key, state.content.launch, row.incarnation)):
-                for after in self._with_revision(state, expired(state, key), key, limit):
+                for after in self._with_revision(state, expired(state, key), key, limit, unknown=True):
                     yield place._replace(state=after)
 
     def _moves_of(self, place: _Place, index: int, told: Outcome, after: GroupState, limit: int) -> Iterator[_Move]:
@@ -303,22 +303,25 @@ class _Check:
         unknown: bool = False,
     ) -> Iterator[GroupState]:
         """The state after a change: one that joins the open revision, and one with a revision of its own."""
-        put_off = unknown and self._lazy and before.revision not in self._contents
-        if before.changed is not None and key not in before.changed and not first and not put_off:
+        put_off = unknown and self._lazy
+        unseen = before.revision not in self._contents
+        if before.changed is not None and key not in before.changed and not first and not (put_off and unseen):
             joined = after._replace(changed=before.changed | {key})
-            if self._can_become_what_was_seen(joined, key):
+            if self._can_become_what_was_seen(joined, key, put_off):
                 yield joined
         if before.revision < limit and self._agrees(before):
             content = after.content._replace(revision=before.revision + 1)
             opened = after._replace(content=content, changed=frozenset({key}))
-            if self._can_become_what_was_seen(opened, key):
+            if self._can_become_what_was_seen(opened, key, put_off):
                 yield opened
 
-    def _can_become_what_was_seen(self, state: GroupState, key: RankKey | None) -> bool:
+    def _can_become_what_was_seen(self, state: GroupState, key: RankKey | None, put_off: bool) -> bool:
         """A key changes once in a revision: so its row must be what everybody saw at that revision."""
         seen = self._contents.get(state.revision)
-        if seen is None or seen.epoch > state.content.epoch:
+        if seen is None:
             return True
+        if seen.epoch > state.content.epoch:
+            return not put_off  # an epoch that starts in this revision hides what came before
         return seen.epoch == state.content.epoch and dict(seen.rows).get(key) == dict(state.content.rows).get(key)
 
     def _agrees(self, state: GroupState) -> bool:
