@@ -261,6 +261,10 @@ class WatchStream:
             await self._call.write(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise EtcdUnavailableError(f"the watch is over: {error}") from None
+        except asyncio.CancelledError:
+            if _is_for_this_task():
+                raise
+            raise EtcdUnavailableError("the watch was ended while this was written") from None
 
     async def read(self, timeout: float) -> rpc.WatchResponse:
         """The next response, put together if it came in parts.
@@ -285,8 +289,7 @@ class WatchStream:
         except TimeoutError:
             raise EtcdUnavailableError(f"the watch was silent for {timeout:g} s") from None
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if _is_for_this_task():
                 raise
             raise EtcdUnavailableError("the watch was cancelled by a write that took too long") from None
 
@@ -297,6 +300,15 @@ class WatchStream:
 def full_jitter(attempts: int) -> float:
     """Seconds to wait before the next attempt: anything up to a bound that doubles, so that many do not meet again."""
     return random.uniform(0, min(1.0, 0.02 * 2 ** min(attempts, 10)))
+
+
+def _is_for_this_task() -> bool:
+    """Whether a CancelledError that was caught is meant for this task.
+
+    gRPC raises one as well in whoever uses a call that somebody else cancelled; that must not end the task.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _check_not_over(answer: rpc.WatchResponse) -> None:

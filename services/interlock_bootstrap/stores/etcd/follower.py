@@ -294,6 +294,10 @@ class Follower:
                 _LOGGER.debug("cannot prove that the copies are current: %s", error)
                 pause = full_jitter(attempts)
                 attempts += 1
+            except Exception:
+                _LOGGER.exception("cannot prove that the copies are current")
+                pause = full_jitter(attempts)
+                attempts += 1
             else:
                 if not self._first_proof.done():
                     self._first_proof.set_result(None)

@@ -184,6 +184,26 @@ async def test_a_watch_that_falls_silent_is_given_up(prefix):
             await client.close()
 
 
+async def test_who_asks_for_progress_of_a_watch_that_another_task_ends_is_told_so(prefix):
+    async with tcp_proxy(shared_cluster().members[0].port) as proxy:
+        client = EtcdClient(EtcdSettings(endpoints=f"127.0.0.1:{proxy.port}"))
+        try:
+            stream = await client.watch(prefix, prefix + b"0", 0)
+            proxy.freeze()
+
+            async def ask_on_and_on() -> None:
+                while True:
+                    await stream.request_progress()
+
+            asking = asyncio.create_task(ask_on_and_on())
+            await asyncio.wait([asking], timeout=1)  # until nobody takes its requests any more
+            stream.cancel()
+            with pytest.raises(EtcdUnavailableError):
+                await asking
+        finally:
+            await client.close()
+
+
 async def test_a_watch_ends_when_its_member_dies(prefix):
     with etcd_cluster() as cluster:
         client = EtcdClient(EtcdSettings(endpoints=cluster.endpoints))
