@@ -277,7 +277,7 @@ class Registry:
         if topology.revision == 0:
             raise Refusal(
                 Reason.UNKNOWN_GROUP,
-                f"group {group!r} is unknown: no rank ever registered in it; `interlock route list` shows the groups",
+                f"group {group!r} is unknown: no rank ever registered in it; `interlock group list` shows the groups",
                 metadata={"group": group},
             )
         return topology
