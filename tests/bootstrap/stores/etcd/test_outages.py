@@ -220,7 +220,8 @@ async def test_a_commit_whose_answer_is_lost_stands_once_and_is_answered():
             replica(EtcdSettings(endpoints=shared_cluster().endpoints, prefix=prefix))
         )
         unlucky = await stack.enter_async_context(replica(proxied(proxy, prefix, staleness_bound_seconds=60)))
-        before = (await unlucky.registry.change("a", register(route(0)))).topology
+        await unlucky.registry.change("a", register(route(0)))
+        before = await same_everywhere([unlucky, other], "a")
         with other.store.watch("a") as watch:
             proxy.lose_answers()
             change = asyncio.create_task(unlucky.registry.change("a", register(route(1))))
