@@ -98,12 +98,20 @@ class Registry:
         """Begins to keep the time of leases; each that the store knows has its full TTL from now on."""
         if self._wheel is None:
             return
+        await self._restore_leases(self._wheel)
+        self._run(self._wheel.run(self._queue))
+
+    def store_is_back(self) -> None:
+        """Each lease that the store knows has its full TTL again: it may have one of a commit that nobody heard of."""
+        if self._wheel is not None:
+            self._run(self._restore_leases(self._wheel))
+
+    async def _restore_leases(self, wheel: LeaseWheel) -> None:
         last = ""
         while page := await self.store.groups(last, 100):
             for topology in page:
-                self._wheel.restore(topology)
+                wheel.restore(topology)
             last = page[-1].group
-        self._run(self._wheel.run(self._queue))
 
     async def close(self) -> None:
         """Ends what is under way. Who still waits for an answer gets none."""
