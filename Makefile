@@ -36,10 +36,16 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 test: setup  ## Run all tests, with coverage.
 	$(BIN)/pytest --cov --cov-report=term
 
+SECONDS ?= 600
+SEED ?= $(shell date +%s)
+
+faults: setup  ## Prove it for longer: histories while servers are killed, stopped and cut off (SECONDS=, SEED=).
+	PYTHONPATH=tests $(BIN)/python -m faults --seconds $(SECONDS) --seed $(SEED)
+
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
 bench: setup  ## Measure the kernels side by side.
 	$(BIN)/python -m benchmarks.kernel --quick
 
-.PHONY: help setup stubs lint test demo bench
+.PHONY: help setup stubs lint test faults demo bench
