@@ -1,7 +1,6 @@
 """How a command ends: exit codes, and the one line on stderr that says what went wrong."""
 
 import enum
-import errno
 import os
 from collections.abc import Mapping
 from typing import NoReturn
@@ -86,8 +85,10 @@ def ended(exit_code: ExitCode) -> NoReturn:
 def usage_line(error: click.UsageError) -> str:
     """A wrong command line as one line, with where to look."""
     message = error.format_message().rstrip(".")
+    if message[1:2].islower():
+        message = message[0].lower() + message[1:]
     path = error.ctx.command_path if error.ctx is not None else "interlock"
-    return one_line(f"interlock: {message[:1].lower()}{message[1:]}; see '{path} --help'")
+    return one_line(f"interlock: {message}; see '{path} --help'")
 
 
 def one_line(text: str) -> str:
@@ -102,6 +103,4 @@ def printable(text: str) -> str:
 
 def os_error_text(error: OSError) -> str:
     """What the system says went wrong, without number and path."""
-    if error.errno == errno.ENAMETOOLONG:
-        return "the name is too long"
     return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -43,9 +43,9 @@ def read_patches(file: Path) -> "NDArray[np.uint16]":
                 version = npy.read_magic(handle)
                 read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
                 shape, fortran_order, dtype = read_header(handle)
-            except (ValueError, KeyError, EOFError, OSError) as error:
-                raise wrong(f"no .npy file: {error}") from None
-            if dtype != np.uint16 or len(shape) != 5 or shape[2] != 3 or shape[3] != shape[4] or 0 in shape:
+            except Exception as error:  # NumPy reads the header as Python code: hostile bytes raise whatever that can
+                raise wrong(f"no .npy file: {error!s:.200}") from None
+            if dtype != np.uint16 or len(shape) != 5 or shape[2] != 3 or shape[3] != shape[4] or min(shape) < 1:
                 raise wrong(
                     f"holds {dtype} of shape {shape}; "
                     "expected uint16 of shape (grid_height, grid_width, 3, patch_size, patch_size)"

@@ -83,7 +83,10 @@ def _read_profile(file: Path) -> "VisionProfile":
         if key in _CHANNELS:
             if not (isinstance(value, list) and len(value) == 3 and all(_is_number(v) for v in value)):
                 raise wrong(f"{key} is {value!r}; expected three numbers: red, green, blue", f"profile.{key}")
-            values[key] = tuple(float(v) for v in value)
+            try:
+                values[key] = tuple(map(float, value))
+            except OverflowError:
+                raise wrong(f"{key} has a number beyond any float", f"profile.{key}") from None
         elif type(value) is not int and not (key == "max_wh_ratio" and value is None):
             raise wrong(f"{key} is {value!r}; expected an integer", f"profile.{key}")
     profile = VisionProfile(**values)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-DIMENSIONS = {"dp": "data", "cp": "context", "tp": "tensor", "pp": "pipeline"}
+COUNT = click.IntRange(min=0)
+"""Any number of the protos. Where it ends is told by the rules of registration, for all fields at once."""
 
-UINT32 = click.IntRange(0, 2**32 - 1)
-UINT64 = click.IntRange(0, 2**64 - 1)
+DIMENSIONS = {"dp": "data", "cp": "context", "tp": "tensor", "pp": "pipeline"}
 
 
 def key_options(command: _F) -> _F:
@@ -25,7 +25,7 @@ def key_options(command: _F) -> _F:
     for name, meaning in reversed(DIMENSIONS.items()):
         command = click.option(
             f"--{name}",
-            type=UINT32,
+            type=COUNT,
             default=0,
             show_default=True,
             metavar="RANK",
@@ -39,7 +39,7 @@ def size_options(command: _F) -> _F:
     for name, meaning in reversed(DIMENSIONS.items()):
         command = click.option(
             f"--{name}-size",
-            type=UINT32,
+            type=COUNT,
             default=1,
             show_default=True,
             metavar="N",
@@ -69,7 +69,7 @@ def layout_options(command: _F) -> _F:
         click.option(
             "--kv-cache-dtype", metavar="DTYPE", help="KV data type, for example bfloat16. Not given: undeclared."
         ),
-        click.option("--page-size", type=UINT32, required=True, metavar="TOKENS", help="Tokens a KV page."),
+        click.option("--page-size", type=COUNT, required=True, metavar="TOKENS", help="Tokens a KV page."),
     ):
         command = option(command)
     return command

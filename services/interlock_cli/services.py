@@ -1,7 +1,7 @@
 """How commands reach a service: `--address`, `--timeout`, and what becomes of an error."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -9,8 +9,7 @@ import click
 from interlock_cli.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from interlock.client import BootstrapClient
-    from interlock.client.errors import RefusedError
+    from interlock.client import BootstrapClient, RefusedError, WatchSnapshot
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -49,6 +48,14 @@ def bootstrap_at(address: str, timeout: float) -> "Iterator[BootstrapClient]":
 
         with BootstrapClient(address, timeout=timeout) as client:
             yield client
+
+
+def snapshot_of(client: "BootstrapClient", group: str, timeout: float) -> "WatchSnapshot":
+    """A group as it is: the first item of a watch."""
+    from interlock.client import WatchSnapshot
+
+    with closing(client.watch_topology(group, timeout=timeout)) as items:
+        return next(item for item in items if isinstance(item, WatchSnapshot))
 
 
 @contextmanager

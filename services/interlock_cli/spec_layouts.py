@@ -46,8 +46,9 @@ def read_spec_layout(file: Path) -> "Declaration":
     for key, value in values.items():
         match key:
             case "num_draft_tokens":
-                if value is not None:
-                    (known[key],) = numbers(key, [value])
+                if value is not None and (type(value) is not int or not 0 <= value <= _MAX_NUMBER):
+                    raise wrong(f"{key} must be a number from 0 to {_MAX_NUMBER}", key)
+                known[key] = value
             case "compression_ratios" | "kv_layer_ids" | "kv_item_lens":
                 known[key] = numbers(key, value)
             case "state_types":
@@ -55,7 +56,7 @@ def read_spec_layout(file: Path) -> "Declaration":
                     raise wrong(f"{key} must be a list of texts", key)
                 known[key] = tuple(value)
             case "state_item_lens":
-                if not isinstance(value, list):
+                if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
                     raise wrong(f"{key} must be a list of lists of numbers", key)
                 known[key] = tuple(numbers(key, row) for row in value)
             case _:

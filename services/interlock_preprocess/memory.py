@@ -7,6 +7,7 @@ it has been idle for a moment. Elsewhere (musl, macOS) both are left to the syst
 
 import ctypes
 import platform
+from functools import cache
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -16,6 +17,7 @@ _MMAP_BYTES = 32 << 20  # the highest that 64-bit glibc accepts
 _TRIM_BYTES = 1 << 30
 
 
+@cache
 def _glibc() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 

@@ -95,14 +95,14 @@ def read_image(request: pb.PreprocessImageRequest) -> tuple[PictureRequest, byte
     """
     if len(request.image_id.encode()) > MAX_ID_BYTES:
         raise _invalid("image_id", f"image_id is longer than {MAX_ID_BYTES} bytes")
-    source_field = request.WhichOneof("source")
-    if source_field is None:
+    kind = request.WhichOneof("source")
+    if kind is None:
         raise _invalid("source", "the request has no source; set encoded or raw")
-    data = request.encoded if source_field == "encoded" else request.raw.data
+    data = request.encoded if kind == "encoded" else request.raw.data
     if len(data) > MAX_CALL_SOURCE_BYTES:
-        raise _source_too_large(len(data), MAX_CALL_SOURCE_BYTES, source_field)
-    raw_size = None
-    if source_field == "raw":
+        raise _source_too_large(len(data), MAX_CALL_SOURCE_BYTES, kind)
+    raw_size, source_field = None, "encoded"
+    if kind == "raw":
         raw_size = _read_raw_size(request.raw.width, request.raw.height, len(data), "raw.", "raw.data")
         source_field = "raw.width"
     return _read_request(request, len(data), raw_size, prefix="", source_field=source_field), data

@@ -1,5 +1,6 @@
 """Putting the Preprocess service on a server."""
 
+import asyncio
 from functools import partial
 
 from interlock.preprocess.v1 import preprocess_service_pb2
@@ -43,6 +44,8 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
     memory.keep_freed_memory()
     counters = Counters(sources=Budget(settings.source_budget_bytes), work=Budget(settings.work_budget_bytes))
     pool = WorkPool(settings, counters)
-    servicer = PreprocessServicer(settings, pool, counters, server.draining)
+    draining = asyncio.Event()
+    server.on_drain(draining.set)
+    servicer = PreprocessServicer(settings, pool, counters, draining)
     server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer))
     return PreprocessService(counters, pool)

@@ -12,7 +12,7 @@ from interlock.serving.calls import Context
 from interlock.vision import DEFAULT_PROFILE_NAME, MAX_PIXELS, PROFILES, VisionError, kernels, plan, token_types
 from interlock_preprocess.admission import Source
 from interlock_preprocess.counters import Counters
-from interlock_preprocess.faults import RETRY_DELAY, ImageFault
+from interlock_preprocess.faults import ImageFault
 from interlock_preprocess.frames import patch_frames
 from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
 from interlock_preprocess.settings import MIB, PreprocessSettings
@@ -43,7 +43,7 @@ class PreprocessServicer(PreprocessServiceServicer):
         self._counters = counters
         self._draining = draining
 
-    async def PlanImages(self, request: pb.PlanImagesRequest, context: Context) -> pb.PlanImagesResponse:  # noqa: N802
+    async def PlanImages(self, request: pb.PlanImagesRequest, context: Context) -> pb.PlanImagesResponse:
         """Plans of sizes."""
         limit = _MAX_SIZES_WITH_TOKEN_TYPES if request.with_token_types else _MAX_SIZES
         if len(request.sizes) > limit:
@@ -73,12 +73,10 @@ class PreprocessServicer(PreprocessServiceServicer):
 
     # The streaming methods write to the context themselves, which the stub's types do not know of.
 
-    async def PreprocessImage(  # type: ignore[override]  # noqa: N802
+    async def PreprocessImage(  # type: ignore[override]
         self, request: pb.PreprocessImageRequest, context: Context
     ) -> None:
         """One picture in one message."""
-        if self._draining.is_set():
-            raise Refusal(Reason.DRAINING, "the server stops; send the picture to another one", retry_delay=RETRY_DELAY)
         self._counters.calls_open += 1
         try:
             await self._answer_one(request, FrameWriter(context.write, self._settings.stall_timeout_seconds))
@@ -101,34 +99,28 @@ class PreprocessServicer(PreprocessServiceServicer):
         finally:
             work.let_go()
 
-    async def PreprocessImages(  # type: ignore[override]  # noqa: N802
+    async def PreprocessImages(  # type: ignore[override]
         self, request_iterator: AsyncIterable[pb.PreprocessImagesRequest], context: Context
     ) -> None:
         """Many pictures on one stream."""
         stream = ImageStream(self._settings, self._pool, self._counters, self._draining, context.write)
         await stream.serve(request_iterator)
 
-    async def RegisterRegion(  # noqa: N802
-        self, request: pb.RegisterRegionRequest, context: Context
-    ) -> pb.RegisterRegionResponse:
+    async def RegisterRegion(self, request: pb.RegisterRegionRequest, context: Context) -> pb.RegisterRegionResponse:
         """Not served yet."""
         raise _shared_memory_off()
 
-    async def UnregisterRegion(  # noqa: N802
+    async def UnregisterRegion(
         self, request: pb.UnregisterRegionRequest, context: Context
     ) -> pb.UnregisterRegionResponse:
         """Not served yet."""
         raise _shared_memory_off()
 
-    async def ListRegions(  # noqa: N802
-        self, request: pb.ListRegionsRequest, context: Context
-    ) -> pb.ListRegionsResponse:
+    async def ListRegions(self, request: pb.ListRegionsRequest, context: Context) -> pb.ListRegionsResponse:
         """Not served yet."""
         raise _shared_memory_off()
 
-    async def ListProfiles(  # noqa: N802
-        self, request: pb.ListProfilesRequest, context: Context
-    ) -> pb.ListProfilesResponse:
+    async def ListProfiles(self, request: pb.ListProfilesRequest, context: Context) -> pb.ListProfilesResponse:
         """What the server works with."""
         return pb.ListProfilesResponse(
             profiles=[

@@ -47,7 +47,7 @@ class PreprocessSettings(Settings):
         1024 * MIB, "Memory for pictures as sent, of all calls together, in bytes.", minimum=MIB
     )
     work_budget_bytes: int = setting(
-        4096 * MIB, "Memory for decoding, kernels and finished patches, of all calls together, in bytes.", minimum=MIB
+        6144 * MIB, "Memory for decoding, kernels and finished patches, of all calls together, in bytes.", minimum=MIB
     )
     stall_timeout_seconds: float = setting(
         60.0,

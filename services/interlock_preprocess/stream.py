@@ -57,12 +57,13 @@ class _Picture:
         """Wakes its task while parts are awaited."""
 
     def fail(self, fault: ImageFault) -> None:
-        """Let it fail, unless it has failed already; its task sends the error frame."""
+        """Let it fail, unless it has already. It stops costing now; its task sends the error frame in its turn."""
         if self.fault is None:
             self.fault = fault
             self.changed.set()
             if self.work is not None:
                 self.work.stop(fault)
+            self.drop()
 
     def drop(self) -> None:
         """Let go of its source and its patches. Doing it twice is harmless."""

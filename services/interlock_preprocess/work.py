@@ -31,7 +31,7 @@ from interlock_preprocess.settings import PreprocessSettings
 
 _log = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 2.0
+_IDLE_SECONDS = 1.0  # before freed memory is given back
 
 _T = TypeVar("_T")
 

@@ -15,8 +15,8 @@ Write = Callable[[PatchFrame], Awaitable[None]]
 class FrameWriter:
     """The answers of one call.
 
-    A write that the reader's flow control blocks for the stall timeout ends the call. It cannot be taken back or
-    skipped: the transport has a part of it.
+    A write that the reader's flow control blocks for the stall timeout ends the call. What the call holds is freed at
+    once; only that frame and the status stay with the transport until the reader reads on or goes away.
     """
 
     def __init__(self, write: Write, stall_timeout: float) -> None:

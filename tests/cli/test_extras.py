@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cli.conftest import error_line
+from cli.running import error_line
 
 
 def _run_without(packages: list[str], *args: str) -> "subprocess.CompletedProcess[str]":
@@ -32,6 +32,7 @@ def test_on_a_bare_install_the_command_says_what_to_install(missing):
         ("PIL", ["preprocess", "a.jpg", "-o", "a.npy"], "Pillow", "preprocess"),
         ("numpy", ["preprocess", "a.jpg", "-o", "a.npy"], "numpy", "preprocess"),
         ("PIL", ["preview", "a.npy", "-o", "a.png"], "Pillow", "preprocess"),
+        ("PIL", ["serve", "preprocess", "--port", "0"], "Pillow", "preprocess"),
         ("grpc_health", ["serve", "all"], "grpcio-health-checking", "all"),
         ("PIL", ["demo"], "Pillow", "all"),
     ],

@@ -13,7 +13,7 @@ import click
 import pytest
 from PIL import Image
 
-from cli.conftest import COMMAND, PATIENCE, error_line
+from cli.running import COMMAND, PATIENCE, error_line
 from interlock import __version__
 from interlock_cli import main
 from interlock_cli.errors import ExitCode

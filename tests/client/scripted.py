@@ -143,7 +143,6 @@ def _methods(scripts: dict[str, Any]) -> dict[str, Any]:
 class SyncFace:
     """Drives the synchronous clients."""
 
-    name = "sync"
     bootstrap = BootstrapClient
     preprocess = PreprocessClient
 
@@ -161,32 +160,42 @@ class SyncFace:
                     break
         return items
 
+    async def acall(self, *args: Any, **kwargs: Any) -> Any:
+        """As `call`, beside a server that runs on this event loop."""
+        return await asyncio.to_thread(self.call, *args, **kwargs)
+
+    async def atake(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """As `take`, likewise."""
+        return await asyncio.to_thread(self.take, *args, **kwargs)
+
 
 class AsyncFace:
-    """Drives the asynchronous clients, each in an event loop of its own."""
+    """Drives the asynchronous clients: those of scripted servers all on one event loop."""
 
-    name = "async"
     bootstrap = AsyncBootstrapClient
     preprocess = AsyncPreprocessClient
 
-    def call(self, client: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-        async def main() -> Any:
-            async with client:
-                return await getattr(client, method)(*args, **kwargs)
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
 
-        return asyncio.run(main())
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self._runner.run(self.acall(*args, **kwargs))
 
-    def take(self, count: int | None, client: Any, method: str, *args: Any, **kwargs: Any) -> list[Any]:
-        async def main() -> list[Any]:
-            items: list[Any] = []
-            async with client:
-                async for item in getattr(client, method)(*args, **kwargs):
-                    items.append(item)
-                    if len(items) == count:
-                        break
-            return items
+    def take(self, *args: Any, **kwargs: Any) -> list[Any]:
+        return self._runner.run(self.atake(*args, **kwargs))
 
-        return asyncio.run(main())
+    async def acall(self, client: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        async with client:
+            return await getattr(client, method)(*args, **kwargs)
+
+    async def atake(self, count: int | None, client: Any, method: str, *args: Any, **kwargs: Any) -> list[Any]:
+        items: list[Any] = []
+        async with client:
+            async for item in getattr(client, method)(*args, **kwargs):
+                items.append(item)
+                if len(items) == count:
+                    break
+        return items
 
 
 Face = SyncFace | AsyncFace

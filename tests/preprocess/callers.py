@@ -27,6 +27,13 @@ def picture_file(seed: int, width: int, height: int, file_format: str = "PNG") -
     return file.getvalue()
 
 
+def flat_file(width: int, height: int) -> bytes:
+    """A picture of one colour: a small file, and patches as large as any other's."""
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (10, 200, 90)).save(file, "PNG")
+    return file.getvalue()
+
+
 def reference_patches(data: bytes, profile: VisionProfile = PROFILE, options: DecodeOptions | None = None) -> bytes:
     """The patch buffer that a picture file must give."""
     rgb = decode(data, options).rgb
@@ -175,11 +182,13 @@ class Gate:
 
     def __init__(self) -> None:
         self._open = threading.Event()
+        self.reached = 0
         self.passed = 0
 
     def open(self) -> None:
         self._open.set()
 
     def wait(self) -> None:
+        self.reached += 1
         assert self._open.wait(60), "the gate was never opened"
         self.passed += 1

@@ -12,6 +12,7 @@ from preprocess.callers import (
     begin,
     cancel,
     end,
+    flat_file,
     next_answers,
     part,
     picture_file,
@@ -43,7 +44,7 @@ async def test_a_caller_that_writes_64_pictures_of_3_mib_before_it_reads_gets_al
 
 async def test_pictures_that_wait_for_a_reader_hold_no_more_patches_than_one_stream_may(serve):
     running = await serve(worker_threads=1)
-    file = picture_file(1, 1500, 1500, "BMP")
+    file = flat_file(1500, 1500)
     patch_bytes = len(reference_patches(file))
     call = running.stub.PreprocessImages()
     for number in range(20):
@@ -143,6 +144,27 @@ async def test_pictures_wait_for_memory_and_all_get_it(serve):
     await until(lambda: running.counters.at_rest)
 
 
+async def test_a_picture_cancelled_while_it_waits_for_memory_lets_the_next_one_have_it(serve, decode_gate):
+    running = await serve(worker_threads=2, work_budget_bytes=24 * MIB)  # one at a time
+    counters = running.counters
+    file = picture_file(1, 1000, 1000)
+    call = running.stub.PreprocessImages()
+    for image_id in "abc":
+        for step in whole(image_id, file):
+            await call.write(step)
+    await until(lambda: counters.work.taken > 0 and counters.images_queued == 1 and counters.threads_busy == 1)
+
+    await call.write(cancel("b"))
+
+    assert (await next_answers(call, 1))["b"].fault == ("CANCELLED", "")
+    await until(lambda: counters.images_queued == 0 and counters.threads_busy == 1)
+    decode_gate.open()
+    await call.done_writing()
+    answers = await next_answers(call)
+    assert [answers[image_id].patches for image_id in "ac"] == [reference_patches(file)] * 2
+    assert decode_gate.passed == 2
+
+
 async def test_a_picture_that_could_never_have_enough_memory_is_refused_at_once(serve):
     running = await serve(work_budget_bytes=16 * MIB)
     file = picture_file(1, 2000, 1000)
@@ -195,9 +217,7 @@ async def test_a_kernel_stops_at_its_next_strip_when_its_picture_is_cancelled(se
     call = running.stub.PreprocessImages()
     for step in whole("a", file):
         await call.write(step)
-    async for frame in call:
-        if frame.HasField("header"):
-            break  # so the picture is decoded
+    await until(lambda: kernel_gate.reached == 1)
 
     await call.write(cancel("a"))
 
@@ -228,6 +248,24 @@ async def test_a_picture_cancelled_in_the_queue_never_comes_to_work(serve, decod
     assert decode_gate.passed == 2
 
 
+async def test_a_picture_cancelled_while_its_reader_does_not_read_stops_costing_at_once(running):
+    counters = running.counters
+    file = flat_file(1500, 1500)
+    call = running.stub.PreprocessImages()
+    for image_id in "ab":
+        for step in whole(image_id, file):
+            await call.write(step)
+    await until(lambda: counters.images_held == 2 and counters.threads_busy == 0 and counters.sources.taken == 0)
+
+    await call.write(cancel("a"))
+    await call.write(cancel("b"))
+
+    await until(lambda: counters.images_held == 0)
+    assert counters.work.taken == 0
+    answers = await next_answers(call, 2)
+    assert answers["a"].fault == answers["b"].fault == ("CANCELLED", "")
+
+
 async def test_a_picture_whose_parts_stop_coming_is_dropped_and_the_others_served(serve):
     running = await serve(stall_timeout_seconds=0.3)
     file = picture_file(1, 300, 200)
@@ -249,7 +287,7 @@ async def test_a_picture_whose_parts_stop_coming_is_dropped_and_the_others_serve
 
 async def test_a_reader_that_stalls_loses_its_call_and_holds_nothing(serve):
     running = await serve(stall_timeout_seconds=0.5)
-    file = picture_file(1, 1500, 1500)
+    file = flat_file(1500, 1500)
     call = running.stub.PreprocessImages()
     for number in range(8):
         for step in whole(f"{number}", file):
@@ -266,7 +304,7 @@ async def test_a_reader_that_stalls_loses_its_call_and_holds_nothing(serve):
 
 async def test_a_reader_of_one_picture_that_stalls_loses_its_call_too(serve):
     running = await serve(stall_timeout_seconds=0.5)
-    call = running.stub.PreprocessImage(pb.PreprocessImageRequest(encoded=picture_file(1, 1500, 1500)))
+    call = running.stub.PreprocessImage(pb.PreprocessImageRequest(encoded=flat_file(1500, 1500)))
 
     await until(lambda: running.counters.calls_open == 1)
     await until(lambda: running.counters.at_rest)

@@ -14,6 +14,7 @@ from preprocess.callers import (
     Answer,
     answers_to,
     begin,
+    flat_file,
     next_answers,
     picture_file,
     reference_patches,
@@ -189,6 +190,13 @@ async def test_transparency_may_be_composited_over_a_colour(running):
     options = pb.DecodeOptions(alpha_handling=pb.ALPHA_HANDLING_COMPOSITE, background=pb.Rgb(red=1, green=2, blue=3))
     patches = await both_ways(running, file, decode_options=options)
     assert patches == reference_patches(file, options=composite) != reference_patches(file)
+
+
+async def test_a_picture_that_has_no_legal_plan_either_way_round_is_refused_before_it_is_decoded(running, decode_gate):
+    options = pb.DecodeOptions(exif_orientation=pb.EXIF_ORIENTATION_APPLY)
+    answers = await answers_to(running.stub, whole("a", flat_file(1, 200_000), decode_options=options))
+    assert answers["a"].fault == ("NO_LEGAL_PLAN", "data")
+    assert decode_gate.reached == 0
 
 
 async def test_raw_pixels_give_what_the_same_picture_in_a_file_gives(running):

@@ -196,6 +196,15 @@ def test_16_bit_grey_is_clipped_or_gives_its_high_byte(data):
         assert high[..., channel].tolist() == [[0, 0, 0], [1, 0x12, 255]]
 
 
+def test_a_16_bit_colour_key_is_transparent_where_the_high_byte_is_taken():
+    data = encoded(Image.fromarray(GREY), "PNG", transparency=0x1234)
+    options = DecodeOptions(
+        alpha_handling=AlphaHandling.COMPOSITE, background=(1, 2, 3), sixteen_bit_grey=SixteenBitGrey.HIGH_BYTE
+    )
+    assert decode(data, options).rgb.tolist() == [[[0] * 3] * 3, [[1] * 3, [1, 2, 3], [255] * 3]]
+    assert decode(data, HIGH_BYTE).rgb.tolist() == [[[0] * 3] * 3, [[1] * 3, [0x12] * 3, [255] * 3]]
+
+
 def test_8_bit_grey_has_no_high_byte():
     data = encoded(Image.fromarray(np.array([[9, 200]], np.uint8)), "PNG")
     assert decode(data, HIGH_BYTE).rgb.tolist() == [[[9] * 3, [200] * 3]]
@@ -210,7 +219,7 @@ def test_only_the_first_frame_is_decoded(file_format):
     assert (decode(data).rgb == np.array([255, 0, 0])).all()
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "LAB", "I;16", "I", "F"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "LAB", "I;16", "I", "F"])
 def test_every_mode_of_pixels_is_converted_as_pillow_converts_the_whole_picture(mode):
     grey = Image.fromarray(noise(301, 400)[..., 0])
     image = Image.fromarray(noise(301, 400))

@@ -80,5 +80,5 @@ def test_2000_mutated_files_give_a_picture_or_a_vision_error():
             assert {picture.width, picture.height} == {info.width, info.height}
             assert picture.rgb.dtype == np.uint8
             pictures += 1
-    assert pictures > 300
-    assert refusals > 300
+    assert pictures > 200
+    assert refusals > 200

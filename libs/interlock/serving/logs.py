@@ -40,6 +40,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
+    logging.getLogger("numexpr").setLevel(logging.WARNING)  # else its import says how many threads it might use
 
 
 class JsonFormatter(logging.Formatter):

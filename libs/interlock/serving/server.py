@@ -89,8 +89,6 @@ class Server:
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
-        self.draining = asyncio.Event()
-        """Set when the server begins to stop."""
         self._drain_callbacks: list[Callable[[], None]] = []
         self._lifespans: list[Callable[[], AbstractAsyncContextManager[object]]] = []
         self._entered = AsyncExitStack()
@@ -198,7 +196,6 @@ class Server:
         _LOGGER.info("stopping; running calls have %g s to end", grace, extra={"grace_seconds": grace})
         self._stopped = True
         self._health.drain()
-        self.draining.set()
         for callback in self._drain_callbacks:
             callback()
         await self._server.stop(grace)

@@ -181,7 +181,7 @@ def _open(data: bytes, max_pixels: int) -> ImageFile.ImageFile:
     except Exception as error:
         raise _damage(error) from error
     _check_pixels(image.width, image.height, max_pixels, "encoded")
-    _check_pixels(tile_width, tile_height, max_pixels, "encoded")
+    _check_pixels(tile_width, tile_height, max_pixels, "encoded", "each tile of the picture")
     return image
 
 
@@ -195,12 +195,12 @@ def _tile_size(image: ImageFile.ImageFile) -> tuple[int, int]:
     return width, height
 
 
-def _check_pixels(width: int, height: int, max_pixels: int, field: str) -> None:
+def _check_pixels(width: int, height: int, max_pixels: int, field: str, what: str = "the picture") -> None:
     if width * height > max_pixels:
         raise VisionError(
             Reason.IMAGE_TOO_MANY_PIXELS,
             field,
-            f"the picture has {width}x{height} = {width * height} pixels; at most {max_pixels}",
+            f"{what} has {width}x{height} = {width * height} pixels; at most {max_pixels}",
         )
 
 
@@ -243,11 +243,21 @@ def _converted(strip: Image.Image, source_format: str | None, options: DecodeOpt
     # PPM is the one format whose 16-bit grey Pillow keeps in 32 bits.
     sixteen_bit_grey = strip.mode.startswith("I;16") or (strip.mode == "I" and source_format == "PPM")
     if sixteen_bit_grey and options.sixteen_bit_grey == SixteenBitGrey.HIGH_BYTE:
-        return Image.fromarray((np.asarray(strip) >> 8).astype(np.uint8)).convert("RGB")
+        strip = _high_byte(strip)
     if options.alpha_handling == AlphaHandling.COMPOSITE and strip.has_transparency_data:
         background = Image.new("RGBA", strip.size, (*options.background, 255))
         strip = Image.alpha_composite(background, strip.convert("RGBA"))
     return strip.convert("RGB")
+
+
+def _high_byte(strip: Image.Image) -> Image.Image:
+    samples = np.asarray(strip)
+    grey = Image.fromarray((samples >> 8).astype(np.uint8))
+    colour_key = strip.info.get("transparency")
+    if colour_key is None:
+        return grey
+    alpha = np.where(samples == colour_key, 0, 255).astype(np.uint8)  # a key of 16 bits, so before they are lost
+    return Image.merge("LA", (grey, Image.fromarray(alpha)))
 
 
 def _decode_bytes(image: ImageFile.ImageFile, file_bytes: int) -> int:

@@ -1,6 +1,5 @@
 """`interlock demo`."""
 
-import logging
 import time
 from pathlib import Path
 
@@ -47,7 +46,6 @@ def demo(output: Path, as_json: bool) -> None:
         raise cannot("make folder", output, error) from None
     started = time.perf_counter()
     teller = Teller(quiet=as_json)
-    logging.getLogger("interlock").setLevel(logging.ERROR)  # the story has the refusals; logs would tell them twice
     with Stage() as stage:
         story = Story(stage, teller, output)
         try:

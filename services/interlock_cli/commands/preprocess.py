@@ -1,6 +1,7 @@
 """`interlock preprocess`."""
 
 import dataclasses
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -152,12 +153,7 @@ def _outputs(files: tuple[Path, ...], output: Path) -> list[Path]:
         CommandError: The folder cannot be made.
         click.UsageError: Two pictures would be written to one file, or one over a source.
     """
-    if len(files) > 1:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as error:
-            raise cannot("make folder", output, error) from None
-    into_folder = len(files) > 1 or output.is_dir()
+    into_folder = len(files) > 1 or os.path.isdir(output)
     outputs = [output / f"{file.name}.npy" if into_folder else output for file in files]
     source_of: dict[Path, Path] = {}
     for file, target in zip(files, outputs, strict=True):
@@ -166,10 +162,15 @@ def _outputs(files: tuple[Path, ...], output: Path) -> list[Path]:
                 f"{str(source_of[target])!r} and {str(file)!r} would both be written to {str(target)!r}"
             )
         source_of[target] = file
-    sources = {file.resolve() for file in files}
+    sources = {os.path.realpath(file) for file in files}
     for target in outputs:
-        if target.resolve() in sources:
+        if os.path.realpath(target) in sources:
             raise click.UsageError(f"{str(target)!r} is a source, and would be overwritten")
+    if len(files) > 1:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            raise cannot("make folder", output, error) from None
     return outputs
 
 

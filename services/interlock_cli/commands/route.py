@@ -2,30 +2,28 @@
 
 import time
 import uuid
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from interlock_cli.errors import CommandError, printable
+from interlock_cli.commands.route_list import list_routes
+from interlock_cli.commands.route_watch import watch
 from interlock_cli.groups import CommandGroup
 from interlock_cli.output import echo_json, echo_table, json_option
 from interlock_cli.ranks import (
+    COUNT,
     DIMENSIONS,
-    UINT32,
-    UINT64,
     chosen_pools,
     chosen_spec_layout,
     key_options,
     layout_options,
     size_options,
 )
-from interlock_cli.services import bootstrap_at, bootstrap_options, refused
+from interlock_cli.services import bootstrap_at, bootstrap_options, refused, snapshot_of
 
 if TYPE_CHECKING:
-    from interlock.client import BootstrapClient, WatchSnapshot
-    from interlock.topology import Event, GroupState, Instance, RankKey, Route
+    from interlock.topology import GroupState, Instance
 
 
 @click.group(cls=CommandGroup)
@@ -48,7 +46,7 @@ def route() -> None:
 @key_options
 @size_options
 @click.option("--rank-ip", required=True, metavar="HOST", help="Where the rank listens: an IP address or host name.")
-@click.option("--rank-port", required=True, type=UINT32, metavar="PORT", help="Port beside --rank-ip.")
+@click.option("--rank-port", required=True, type=COUNT, metavar="PORT", help="Port beside --rank-ip.")
 @layout_options
 @click.option("--load-balance-method", metavar="NAME", help="How requests find their DP rank.")
 @click.option(
@@ -62,20 +60,20 @@ def route() -> None:
     help="Whether the KV cache is sharded over ranks.",
 )
 @click.option("--decode-allocation-policy", metavar="NAME", help="When decode allocates its KV pages.")
-@click.option("--prefill-http-port", type=UINT32, metavar="PORT", help="Port of the rank's HTTP server.")
+@click.option("--prefill-http-port", type=COUNT, metavar="PORT", help="Port of the rank's HTTP server.")
 @click.option("--instance-id", metavar="ID", help="Launch that the rank belongs to; needs --started-at.")
 @click.option(
     "--started-at",
-    type=UINT64,
+    type=COUNT,
     metavar="NS",
     help="When that launch began, in Unix nanoseconds. Without the two: the launch that is served, else a new one.",
 )
 @click.option(
-    "--incarnation", type=UINT64, metavar="NS", help="Start of the rank's process, in Unix nanoseconds. Default: now."
+    "--incarnation", type=COUNT, metavar="NS", help="Start of the rank's process, in Unix nanoseconds. Default: now."
 )
 @click.option(
     "--expected-revision",
-    type=UINT64,
+    type=COUNT,
     metavar="REVISION",
     help="Compare-and-swap: refuse unless the group is at this revision; 0: unless it has no live route.",
 )
@@ -144,7 +142,7 @@ def register(
         if instance_id is not None and started_at is not None:
             instance = Instance(instance_id, started_at)
         else:
-            instance = _current_or_new_instance(_snapshot(client, group, timeout).state)
+            instance = _current_or_new_instance(snapshot_of(client, group, timeout).state)
         try:
             registered = client.register_route(offered, instance, group=group, expected_revision=expected_revision)
         except ContractMismatchError as error:
@@ -153,7 +151,7 @@ def register(
                 echo_table(
                     ["FIELD", "STANDING", "OFFERED", "HELD BY"],
                     [(d.field, d.standing_value, d.offered_value, d.held_by) for d in differences],
-                    title=f"does not fit group {group}: {error.mismatch.total_count} values differ",
+                    title=f"does not fit group {group}; what differs:",
                 )
             end = refused(error)
             end.field = ", ".join(difference.field for difference in differences)
@@ -187,9 +185,9 @@ def register(
 @key_options
 @click.option("--instance-id", metavar="ID", help="Launch that the rank belongs to; needs --started-at.")
 @click.option(
-    "--started-at", type=UINT64, metavar="NS", help="When that launch began. Without the two: the one that is served."
+    "--started-at", type=COUNT, metavar="NS", help="When that launch began. Without the two: the one that is served."
 )
-@click.option("--incarnation", type=UINT64, metavar="NS", help="As it was registered. Default: whatever stands.")
+@click.option("--incarnation", type=COUNT, metavar="NS", help="As it was registered. Default: whatever stands.")
 @bootstrap_options
 @json_option
 def deregister(
@@ -219,7 +217,7 @@ def deregister(
         raise click.UsageError("--instance-id and --started-at go together")
     key = RankKey(**dimensions)
     with bootstrap_at(address, timeout) as client:
-        standing = _snapshot(client, group, timeout)
+        standing = snapshot_of(client, group, timeout)
         instance = standing.state.instance
         if instance_id is not None and started_at is not None:
             instance = Instance(instance_id, started_at)
@@ -235,110 +233,6 @@ def deregister(
         echo_table(["GROUP", "RANK", "REMOVED", "REVISION"], [(group, key, removed.removed, removed.revision)])
 
 
-@route.command("list")
-@click.argument("group", required=False)
-@bootstrap_options
-@json_option
-def list_routes(group: str | None, address: str, timeout: float, as_json: bool) -> None:
-    """Show all groups, or the ranks of GROUP.
-
-    A group is ready when each of its EXPECTED ranks has a route and all of them declared alike. Of one group each rank
-    is a row: live, undeclared (it still has to declare a value that another rank declared), or missing.
-
-    \b
-    Examples:
-      interlock route list
-      interlock route list prefill-a
-      interlock route list prefill-a --json
-    """
-    from interlock.reasons import Reason
-    from interlock_cli.documents import document
-
-    with bootstrap_at(address, timeout) as client:
-        if group is None:
-            groups = list(client.list_groups())
-            if as_json:
-                echo_json({"groups": document(groups)})
-            else:
-                echo_table(_GROUP_COLUMNS, [_group_row(state) for state in groups])
-            return
-        snapshot = _snapshot(client, group, timeout)
-    state = snapshot.state
-    if state.revision == 0:
-        raise CommandError(
-            f"nobody has registered in group {state.group!r}", reason=Reason.UNKNOWN_GROUP, field="group"
-        )
-    routes = sorted(snapshot.routes.values(), key=lambda route: route.key)
-    if as_json:
-        echo_json({"state": document(state), "routes": document(routes)})
-        return
-    echo_table(_GROUP_COLUMNS, [_group_row(state)])
-    undeclared = set(state.undeclared_keys)
-    rows: list[tuple[RankKey, tuple[object, ...]]] = [
-        (
-            r.key,
-            (_address(r), r.incarnation, r.prefill_http_port, "undeclared" if r.key in undeclared else "live"),
-        )
-        for r in routes
-    ]
-    rows += [(key, (None, None, None, "missing")) for key in state.missing_keys]
-    click.echo()
-    echo_table(["RANK", "ADDRESS", "INCARNATION", "HTTP PORT", "STATE"], [(key, *row) for key, row in sorted(rows)])
-    for word, keys, count in (
-        ("missing", state.missing_keys, state.missing_count),
-        ("undeclared", state.undeclared_keys, state.undeclared_count),
-    ):
-        if count > len(keys):
-            click.echo(f"... and {count - len(keys)} more {word}")
-
-
-@route.command()
-@click.argument("group")
-@bootstrap_options
-@json_option
-def watch(group: str, address: str, timeout: float, as_json: bool) -> None:
-    """Follow GROUP: its routes as they are, then every change, until Ctrl-C.
-
-    Each line has the REVISION, what happened, and to which rank. A snapshot comes first, and again whenever changes
-    were missed; it replaces what was shown before. With --json each revision is one line, with the group's state after
-    it. --timeout bounds the wait for the first snapshot.
-
-    \b
-    Examples:
-      interlock route watch prefill-a
-      interlock route watch prefill-a --json | jq .state.ready
-    """
-    from interlock.client import WatchChange, WatchSnapshot
-    from interlock_cli.documents import document, event_document
-
-    with bootstrap_at(address, timeout) as client, suppress(KeyboardInterrupt):
-        for item in client.watch_topology(group):
-            if isinstance(item, WatchSnapshot):
-                if as_json:
-                    routes = sorted(item.routes.values(), key=lambda route: route.key)
-                    echo_json({"snapshot": document(routes), "state": document(item.state)}, line=True)
-                else:
-                    _echo_watch_line(item.state.revision, "snapshot", _progress(item.state))
-                    for route in sorted(item.routes.values(), key=lambda route: route.key):
-                        _echo_watch_line(item.state.revision, "live", f"{route.key}  {_address(route)}")
-            elif isinstance(item, WatchChange):
-                if as_json:
-                    changes = [event_document(event) for event in item.events]
-                    echo_json({"events": changes, "state": document(item.state)}, line=True)
-                else:
-                    for event in item.events:
-                        _echo_watch_line(item.state.revision, *_event_texts(event))
-                    _echo_watch_line(item.state.revision, "state", _progress(item.state))
-
-
-def _snapshot(client: "BootstrapClient", group: str, timeout: float) -> "WatchSnapshot":
-    """The group as it is: the first item of a watch."""
-    from interlock.client import WatchSnapshot
-
-    with closing(client.watch_topology(group, timeout=timeout)) as items:
-        return next(item for item in items if isinstance(item, WatchSnapshot))
-
-
 def _current_or_new_instance(state: "GroupState") -> "Instance":
     """The launch that a group serves, else one that it will accept."""
     from interlock.topology import Instance
@@ -349,49 +243,5 @@ def _current_or_new_instance(state: "GroupState") -> "Instance":
     return Instance(str(uuid.uuid4()), max(time.time_ns(), floor + 1))
 
 
-_GROUP_COLUMNS = ["GROUP", "STATE", "REGISTERED", "EXPECTED", "EPOCH", "REVISION", "INSTANCE", "STARTED AT"]
-
-
-def _group_row(state: "GroupState") -> tuple[object, ...]:
-    instance = state.instance
-    return (
-        state.group,
-        _word(state),
-        state.registered,
-        state.expected,
-        state.epoch,
-        state.revision,
-        None if instance is None else instance.id,
-        None if instance is None else instance.started_at,
-    )
-
-
-def _word(state: "GroupState") -> str:
-    if state.ready:
-        return "ready"
-    if not state.registered:
-        return "empty"
-    return "undeclared" if not state.missing_count else "incomplete"
-
-
-def _progress(state: "GroupState") -> str:
-    return f"{_word(state)}, {state.registered} of {state.expected} registered, epoch {state.epoch}"
-
-
-def _event_texts(event: "Event") -> tuple[str, str]:
-    """What an event is, and to what it happened."""
-    from interlock.topology import EpochStarted, RouteRegistered
-
-    if isinstance(event, EpochStarted):
-        return "epoch", f"{event.epoch}  {event.instance or 'no instance yet'}"
-    if isinstance(event, RouteRegistered):
-        return "registered", f"{event.route.key}  {_address(event.route)}"
-    return "removed", str(event.key)
-
-
-def _echo_watch_line(revision: int, what: str, to_what: str) -> None:
-    click.echo(printable(f"{revision}  {what:<10}  {to_what}"))
-
-
-def _address(route: "Route") -> str:
-    return f"[{route.rank_ip}]:{route.rank_port}" if ":" in route.rank_ip else f"{route.rank_ip}:{route.rank_port}"
+route.add_command(list_routes)
+route.add_command(watch)

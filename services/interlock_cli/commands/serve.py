@@ -5,7 +5,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -13,105 +13,101 @@ from interlock_cli.errors import CommandError
 from interlock_cli.extras import extra
 from interlock_cli.groups import CommandGroup
 from interlock_cli.output import echo_json
+from interlock_cli.texts import address_text
 
 if TYPE_CHECKING:
     from interlock.serving.config import Setting, Settings
+
+_S = TypeVar("_S", bound="Settings")
 
 _BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
 
 
 class ServeCommand(click.Command):
-    """Serves the named services. Its options are only known, and their modules imported, when they are asked for."""
+    """Serves some of the services. Its options are made, and their modules imported, only when they are asked for.
+
+    Args:
+        name: Of the command, and of the extra that brings its packages.
+        services: What it serves.
+        about: First sentence of its help.
+    """
 
     def __init__(self, name: str, services: Sequence[str], about: str) -> None:
         super().__init__(name, callback=self._serve, help=f"{about}\n\n{_EXPLANATION}\n\n\b\n{_examples(name)}")
-        self.services = services
+        self._extra = name
+        self._services = services
         self._options: list[click.Parameter] | None = None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if self._options is None:
-            self._options = [*_COMMON_OPTIONS, *(_option(s) for kind in self._kinds() for s in _declared(kind))]
+            server, logs, *services = self._settings_classes()
+            kinds = [server, logs, *(kind for kind in services if kind.table in self._services)]
+            self._options = [*_COMMON_OPTIONS, *(_option(setting) for kind in kinds for setting in _declared(kind))]
         return [*self._options, *super().get_params(ctx)]
 
-    def _kinds(self) -> "list[type[Settings]]":
-        """The settings that this command's process has."""
-        server, logs, *services = _settings_classes()
-        return [server, logs, *(kind for kind in services if kind.table in self.services)]
+    def _settings_classes(self) -> "list[type[Settings]]":
+        """All that a settings file may set."""
+        with extra(self._extra):
+            from interlock.serving.logs import LogSettings
+            from interlock.serving.server import ServerSettings
+            from interlock_bootstrap.settings import BootstrapSettings
+            from interlock_preprocess.settings import PreprocessSettings
+
+        return [ServerSettings, LogSettings, BootstrapSettings, PreprocessSettings]
 
     def _serve(self, config: Path | None, as_json: bool, **flags: Any) -> None:
         from interlock.serving.config import SettingsError, load_settings_file, resolve
         from interlock.serving.logs import LogSettings, configure
         from interlock.serving.server import CannotListenError
 
-        try:
-            file = load_settings_file(config, _settings_classes()) if config is not None else {}
-            settings = {
-                kind.table: resolve(
-                    kind,
-                    flags={s.name: flags[_parameter_name(s)] for s in _declared(kind)},
-                    environment=os.environ,
-                    file=file,
-                )
-                for kind in self._kinds()
-            }
-        except SettingsError as error:
-            raise click.UsageError(str(error)) from None
-        logs = settings[LogSettings.table]
-        assert isinstance(logs, LogSettings)
-        configure(logs)
+        def resolved(kind: type[_S]) -> _S:
+            given = {setting.name: flags[_parameter_name(setting)] for setting in _declared(kind)}
+            return resolve(kind, flags=given, environment=os.environ, file=file)
 
         def announce(address: str) -> None:
-            if as_json:
-                echo_json({"serving": list(self.services), "address": address}, line=True)
-            else:
-                click.echo(f"interlock: serving {' and '.join(self.services)} on {address}")
+            with contextlib.suppress(OSError):  # nobody reads it: no reason not to serve
+                if as_json:
+                    echo_json({"serving": list(self._services), "address": address}, line=True)
+                else:
+                    click.echo(f"interlock: serving {' and '.join(self._services)} on {address}")
 
         try:
-            asyncio.run(_run(settings, announce))
-        except SettingsError as error:  # a kernel that is not there
+            file = load_settings_file(config, self._settings_classes()) if config is not None else {}
+            configure(resolved(LogSettings))
+            asyncio.run(self._run(resolved, announce))
+        except SettingsError as error:
             raise click.UsageError(str(error)) from None
         except CannotListenError as error:
             raise CommandError(str(error)) from None
 
+    async def _run(self, resolved: "_Resolved", announce: Callable[[str], None]) -> None:
+        """Serves until the process is told to stop."""
+        from interlock.serving.server import Server, ServerSettings, run_until_stopped
 
-async def _run(settings: "dict[str, Settings]", announce: Callable[[str], None]) -> None:
-    """Serves until the process is told to stop."""
-    from interlock.serving.server import Server, ServerSettings, run_until_stopped
+        settings = resolved(ServerSettings)
+        server = Server(settings)
+        async with contextlib.AsyncExitStack() as stack:
+            with extra(self._extra):
+                if _BOOTSTRAP in self._services:
+                    from interlock_bootstrap.serve import add_bootstrap
+                    from interlock_bootstrap.settings import BootstrapSettings
 
-    server_settings = settings[ServerSettings.table]
-    assert isinstance(server_settings, ServerSettings)
-    server = Server(server_settings)
-    async with contextlib.AsyncExitStack() as stack:
-        if _BOOTSTRAP in settings:
-            from interlock_bootstrap.serve import add_bootstrap
-            from interlock_bootstrap.settings import BootstrapSettings
+                    add_bootstrap(server, resolved(BootstrapSettings))
+                if _PREPROCESS in self._services:
+                    from interlock_preprocess.serve import add_preprocess
+                    from interlock_preprocess.settings import PreprocessSettings
 
-            bootstrap_settings = settings[_BOOTSTRAP]
-            assert isinstance(bootstrap_settings, BootstrapSettings)
-            add_bootstrap(server, bootstrap_settings)
-        if _PREPROCESS in settings:
-            from interlock_preprocess.serve import add_preprocess
-            from interlock_preprocess.settings import PreprocessSettings
-
-            preprocess_settings = settings[_PREPROCESS]
-            assert isinstance(preprocess_settings, PreprocessSettings)
-            stack.push_async_callback(add_preprocess(server, preprocess_settings).close)
-        port = await server.start()
-        host = server_settings.host
-        # Runs when `run_until_stopped` waits: whoever reads the line may send a signal at once.
-        asyncio.get_running_loop().call_soon(announce, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        await run_until_stopped(server)
+                    stack.push_async_callback(add_preprocess(server, resolved(PreprocessSettings)).close)
+            port = await server.start()
+            # Runs when `run_until_stopped` waits: whoever reads the line may send a signal at once.
+            asyncio.get_running_loop().call_soon(announce, address_text(settings.host, port))
+            await run_until_stopped(server)
 
 
-def _settings_classes() -> "list[type[Settings]]":
-    """All that a settings file may set."""
-    with extra("all"):
-        from interlock.serving.logs import LogSettings
-        from interlock.serving.server import ServerSettings
-        from interlock_bootstrap.settings import BootstrapSettings
-        from interlock_preprocess.settings import PreprocessSettings
+class _Resolved(Protocol):
+    """Gives the settings in force of one class."""
 
-    return [ServerSettings, LogSettings, BootstrapSettings, PreprocessSettings]
+    def __call__(self, kind: "type[_S]") -> "_S": ...
 
 
 def _declared(kind: "type[Settings]") -> "tuple[Setting, ...]":

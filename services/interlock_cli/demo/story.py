@@ -30,8 +30,9 @@ from interlock.reasons import Reason
 from interlock.topology import DecodeServer, Instance, ParallelSizes, RankKey, Route, SpecLayout
 from interlock.vision import DEFAULT_PROFILE_NAME, PROFILES, decode, kernels, plan, preview
 from interlock_cli.demo.stage import Stage
-from interlock_cli.demo.telling import Teller, expect
+from interlock_cli.demo.telling import NotAsToldError, Teller, expect
 from interlock_cli.files import written_whole
+from interlock_cli.texts import address_text
 
 GROUP = "prefill-demo"
 PHOTOGRAPH = "lake.jpg"
@@ -147,7 +148,7 @@ class Story:
         except ContractMismatchError as error:
             refusal = error
         else:
-            expect(False, "the rank was taken")
+            raise NotAsToldError("the rank was taken")
         self._teller.say(refusal.diagnostics())
         told = {"sizes.tp": ("2", "3"), "page_size": ("64", "128"), "kv_cache_dtype": ("bfloat16", "fp8_e4m3")}
         got = {d.field: (d.standing_value, d.offered_value) for d in refusal.mismatch.differences}
@@ -197,7 +198,7 @@ class Story:
         rows = []
         for route in self._routes:
             rank = self._bootstrap.get_rank_info(route.key, group=GROUP, min_revision=ready.revision)
-            rows.append((route.key, f"{rank.rank_ip}:{rank.rank_port}", rank.epoch))
+            rows.append((route.key, address_text(rank.rank_ip, rank.rank_port), rank.epoch))
             expect(
                 (rank.rank_ip, rank.rank_port, rank.epoch) == (route.rank_ip, route.rank_port, ready.epoch),
                 f"rank {route.key} is not where it registered",

@@ -13,30 +13,28 @@ from dataclasses import dataclass, field
 import grpc
 
 from interlock.client._internal.assembly import PatchAssembly
-from interlock.client._internal.picture_messages import begin_message
+from interlock.client._internal.ready_pictures import ReadyPicture, UnreadablePicture
 from interlock.client._internal.retry import RetryPolicy, asked_pause
-from interlock.client._internal.sources import Upload, upload_of
 from interlock.client._internal.statuses import image_failed
 from interlock.client.errors import (
     ImageFailedError,
     InterlockError,
     PatchesDamagedError,
-    SourceError,
     UnexpectedAnswerError,
 )
-from interlock.client.pictures import ImageResult, Picture, Source
+from interlock.client.pictures import ImageResult
 from interlock.preprocess.v1 import preprocess_pb2
 from interlock.reasons import Reason
 
 _Step = preprocess_pb2.PreprocessImagesRequest
 
 
-@dataclass
+@dataclass(eq=False)
 class _Image:
     """One picture between its source and its result."""
 
     index: int
-    ready: "ReadyPicture"
+    ready: ReadyPicture
     refusals: int = 0
     not_before: float = 0.0
     cancelled: bool = False
@@ -71,6 +69,7 @@ class Conversation:
         self._results: deque[ImageResult] = deque()
         self._settings: preprocess_pb2.StreamSettings | None = None
         self._drained = False
+        self._retry_at: float | None = None
         self._in_flight: dict[str, _Image] = {}
         self._sending: Iterator[_Step] | None = None
         self._cancels: deque[str] = deque()
@@ -97,10 +96,8 @@ class Conversation:
 
     @property
     def seconds_to_retry(self) -> float | None:
-        """Time until the next waiting picture may be sent again. None: none waits."""
-        if not self._waiting:
-            return None
-        return max(0.0, min(image.not_before for image in self._waiting) - self._clock())
+        """How long there is nothing to send unless something changes. None: until something changes."""
+        return None if self._retry_at is None else max(0.0, self._retry_at - self._clock())
 
     def take_result(self) -> ImageResult | None:
         """The next finished picture. None: none is finished now."""
@@ -108,7 +105,7 @@ class Conversation:
 
     # What the caller does
 
-    def add(self, picture: "ReadyPicture | UnreadablePicture") -> None:
+    def add(self, picture: ReadyPicture | UnreadablePicture) -> None:
         """One more picture."""
         index = next(self._indices)
         if isinstance(picture, UnreadablePicture):
@@ -136,6 +133,7 @@ class Conversation:
 
     def next_step(self) -> _Step | None:
         """The next message to write. None: nothing now; ask again when something changed."""
+        self._retry_at = None
         if self._settings is None:
             return None
         if self._cancels:
@@ -157,9 +155,12 @@ class Conversation:
         return step
 
     def _next_to_begin(self, settings: preprocess_pb2.StreamSettings) -> _Image | None:
+        if self._drained:
+            return None
         now = self._clock()
         image = next((image for image in self._waiting if image.not_before <= now), None)
-        if image is None or self._drained:
+        if image is None:
+            self._retry_at = min((image.not_before for image in self._waiting), default=None)
             return None
         if self._in_flight:
             # With nothing in flight even a picture beyond the credits is sent: the server says what is wrong with it.
@@ -171,17 +172,22 @@ class Conversation:
         return image
 
     def _parts(self, wire_id: str, image: _Image) -> Iterator[_Step]:
+        """The bytes and the end of a picture, for as long as it is wanted."""
         for offset, data in image.ready.upload.parts():
-            if self._in_flight.get(wire_id) is not image or image.cancelled or image.given_up:
+            if not self._wanted(wire_id):
                 return
             yield _Step(data=preprocess_pb2.ImageData(image_id=wire_id, offset=offset, data=data))
-        if self._in_flight.get(wire_id) is image and not (image.cancelled or image.given_up):
+        if self._wanted(wire_id):
             yield _Step(end=preprocess_pb2.ImageEnd(image_id=wire_id))
+
+    def _wanted(self, wire_id: str) -> bool:
+        image = self._in_flight.get(wire_id)
+        return image is not None and not (image.cancelled or image.given_up)
 
     # What came
 
     def receive(self, frame: preprocess_pb2.PatchFrame) -> bool:
-        """Takes one frame. Whether a picture ended with it.
+        """Takes one frame. Whether a result came of it.
 
         Raises:
             UnexpectedAnswerError: the frame fits no picture of this stream.
@@ -195,26 +201,28 @@ class Conversation:
         image = self._in_flight.get(frame.image_id)
         if image is None or kind is None:
             raise UnexpectedAnswerError(f"a frame of kind {kind} came for picture {frame.image_id!r}, not in flight")
-        if kind == "error":
-            del self._in_flight[frame.image_id]
-            if not image.given_up:
-                self._refused(image, image_failed(frame.error))
-            return True
-        if kind == "trailer":
+        if kind in ("trailer", "error"):
             del self._in_flight[frame.image_id]
         if image.given_up:
-            return kind == "trailer"
+            return False
+        results = len(self._results)
+        if kind == "error":
+            self._refused(image, image_failed(frame.error))
+        else:
+            self._assemble(image, frame)
+        return len(self._results) > results
+
+    def _assemble(self, image: _Image, frame: preprocess_pb2.PatchFrame) -> None:
         try:
             patches = image.assembly.add(frame)
         except PatchesDamagedError as error:
             self._fail(image, error)
             image.given_up = True
-            if kind != "trailer":
+            if frame.image_id in self._in_flight:
                 self._cancels.append(frame.image_id)
         else:
             if patches is not None:
                 self._results.append(ImageResult(image.index, image.ready.image_id, patches=patches))
-        return kind == "trailer"
 
     def _refused(self, image: _Image, error: ImageFailedError) -> None:
         if error.reason == Reason.DRAINING and not image.cancelled:
@@ -272,36 +280,3 @@ class Conversation:
 
 def _cancelled() -> ImageFailedError:
     return ImageFailedError(Reason.CANCELLED, grpc.StatusCode.CANCELLED, "cancelled before the server took it up")
-
-
-@dataclass(frozen=True)
-class ReadyPicture:
-    """A picture that can be sent."""
-
-    image_id: str
-    begin: preprocess_pb2.ImageBegin
-    """Announces it; the id on the stream is still missing."""
-    upload: Upload
-
-
-@dataclass(frozen=True)
-class UnreadablePicture:
-    """A picture whose source cannot be had."""
-
-    image_id: str
-    error: SourceError
-
-
-def ready(item: Source | Picture, defaults: Picture) -> ReadyPicture | UnreadablePicture:
-    """Makes a picture ready to be sent: reads its source, and fills in what holds for the whole stream.
-
-    Raises:
-        TypeError: the item is nothing that can be a picture.
-        ValueError: a number of its profile or plan is none that can be sent, for example a negative one.
-    """
-    picture = (item if isinstance(item, Picture) else Picture(item)).with_defaults(defaults)
-    try:
-        upload = upload_of(picture.source)
-    except SourceError as error:
-        return UnreadablePicture(picture.image_id, error)
-    return ReadyPicture(picture.image_id, begin_message(picture, upload), upload)

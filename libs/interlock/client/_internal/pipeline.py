@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import grpc
 import grpc.aio
 
-from interlock.client._internal.conversation import Conversation, ready
+from interlock.client._internal.conversation import Conversation
+from interlock.client._internal.ready_pictures import ready
 from interlock.client._internal.retry import Attempts, RetryPolicy
-from interlock.client._internal.statuses import error_of, raise_if_closed
+from interlock.client._internal.statuses import error_of, raise_if_closed, sending_error_of
 from interlock.client.pictures import ImageResult, Picture, Source
 from interlock.preprocess.v1 import preprocess_pb2
 
@@ -54,7 +55,10 @@ class PatchStream:
         self._defaults = defaults
         self._conversation = conversation
         self._attempts = Attempts(policy, timeout)
-        self._changed = threading.Condition()
+        # Entered as the lock itself, never as the condition: a signal that raises (Ctrl-C) inside the Python code of
+        # `Condition.__enter__` would leave it locked for good.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._driver: threading.Thread | None = None
         self._call: grpc.Call | None = None
         self._failure: BaseException | None = None
@@ -64,15 +68,15 @@ class PatchStream:
     def cancel(self, index: int) -> None:
         """Cancel the picture at this position among the sources; its result is then an error of reason CANCELLED.
 
-        Nothing happens if its result is out already. May be called from any thread.
+        Nothing happens if it was not drawn yet or its result is out already. May be called from any thread.
         """
-        with self._changed:
+        with self._lock:
             self._conversation.cancel(index)
             self._changed.notify_all()
 
     def close(self) -> None:
         """End the stream: cancels what is in flight, and ends the threads. Leaving the loop does the same."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
             call, driver = self._call, self._driver
@@ -110,7 +114,7 @@ class PatchStream:
     def _next_result(self) -> ImageResult | None:
         """Waits for a result and sees to it that sources are drawn meanwhile. None: all are out."""
         while True:
-            with self._changed:
+            with self._lock:
                 while True:
                     result = self._conversation.take_result()
                     if result is not None:
@@ -130,12 +134,12 @@ class PatchStream:
         try:
             item = next(self._sources)
         except StopIteration:
-            with self._changed:
+            with self._lock:
                 self._conversation.end_sources()
                 self._changed.notify_all()
             return
         picture = ready(item, self._defaults)
-        with self._changed:
+        with self._lock:
             self._conversation.add(picture)
             self._changed.notify_all()
             if self._driver is None and self._conversation.has_work and not self._closed:
@@ -149,15 +153,15 @@ class PatchStream:
             while not self._talk():
                 pass
         except BaseException as error:  # handed to the thread that iterates
-            with self._changed:
+            with self._lock:
                 self._failure = error
         finally:
-            with self._changed:
+            with self._lock:
                 self._changed.notify_all()
 
     def _talk(self) -> bool:
         """One call, from its opening to its end. True: no other has to follow."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return True
             self._conversation.stream_opened()
@@ -165,11 +169,11 @@ class PatchStream:
             self._call = call = self._method(self._steps(over), timeout=self._attempts.time_left())
         try:
             for frame in call:
-                with self._changed:
+                with self._lock:
                     if self._conversation.receive(frame):
                         self._attempts.progressed()
                     self._changed.notify_all()
-            with self._changed:
+            with self._lock:
                 self._conversation.stream_ended()
             return True
         except grpc.RpcError as error:
@@ -178,10 +182,10 @@ class PatchStream:
             pause = self._attempts.pause_after(error_of(error, self._address))
         finally:
             call.cancel()
-            with self._changed:
+            with self._lock:
                 over.set()
                 self._changed.notify_all()
-        with self._changed:
+        with self._lock:
             self._conversation.stream_lost()
             self._changed.notify_all()
             return self._changed.wait_for(lambda: self._closed, pause)
@@ -189,7 +193,7 @@ class PatchStream:
     def _steps(self, over: threading.Event) -> Iterator[preprocess_pb2.PreprocessImagesRequest]:
         """What is to be written, for the thread of the transport that writes it."""
         while True:
-            with self._changed:
+            with self._lock:
                 while True:
                     if self._closed or over.is_set():
                         return
@@ -232,7 +236,7 @@ class AsyncPatchStream:
     def cancel(self, index: int) -> None:
         """Cancel the picture at this position among the sources; its result is then an error of reason CANCELLED.
 
-        Nothing happens if its result is out already.
+        Nothing happens if it was not drawn yet or its result is out already.
         """
         self._conversation.cancel(index)
         self._notify()
@@ -325,14 +329,16 @@ class AsyncPatchStream:
             self._conversation.stream_ended()
             return None
         except grpc.RpcError as error:
-            pause = self._attempts.pause_after(error_of(error, self._address))
+            pause = self._attempts.pause_after(sending_error_of(error, self._address))
         except asyncio.CancelledError:
             raise_if_closed(self._address)
             raise
         finally:
             call.cancel()
             writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            (written,) = await asyncio.gather(writer, return_exceptions=True)
+            if isinstance(written, Exception):
+                raise written
         self._conversation.stream_lost()
         self._notify()
         return pause
@@ -351,6 +357,10 @@ class AsyncPatchStream:
         except (grpc.RpcError, asyncio.InvalidStateError):
             # The call is over; whoever reads it learns why.
             return
+        except Exception:
+            # Whoever reads must not wait for answers to what was never sent.
+            call.cancel()
+            raise
 
 
 async def _asynchronous(

@@ -44,6 +44,18 @@ def error_of(call: grpc.RpcError, address: str) -> InterlockError:
     return _refusal(code, text, info, status)
 
 
+def sending_error_of(call: grpc.RpcError, address: str) -> InterlockError:
+    """As `error_of`, for an asynchronous call that is being written to.
+
+    grpc.aio puts INTERNAL in place of the status that the server sent, if a write fails as the call ends
+    (github.com/grpc/grpc issue 36066). So without a reason that status only tells that the call is over.
+    """
+    error = error_of(call, address)
+    if isinstance(error, RefusedError) and error.code is grpc.StatusCode.INTERNAL and not error.reason:
+        return UnreachableError(f"{address}: the call ended while something was being sent ({error.message})")
+    return error
+
+
 def raise_if_closed(address: str) -> None:
     """To be called while an `asyncio.CancelledError` is handled: tells a call that was ended under its reader from a
     reader that is itself cancelled.

@@ -126,7 +126,7 @@ def _pair_table(codes: bytes) -> NDArray[np.uint32]:
     # The first byte of a pair is the low one, and so is its code: patches are little-endian.
     pair = {"first": code[None, :], "second": code[:, None]}
     table = np.empty((256, 256), np.uint32)
-    numexpr.evaluate("first | (second << 16)", local_dict=pair, global_dict={}, out=table, casting="unsafe")
+    numexpr.evaluate("first + second * 65536", local_dict=pair, global_dict={}, out=table, casting="unsafe")
     return table.reshape(-1)
 
 

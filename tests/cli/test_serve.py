@@ -1,0 +1,150 @@
+"""`interlock serve`: real processes."""
+
+import json
+import signal
+import socket
+
+import pytest
+
+from cli.running import PATIENCE, error_line
+from interlock.client import BootstrapClient, InterlockError, PreprocessClient, RetryPolicy
+from interlock.serving.config import declared_settings
+from interlock.serving.logs import LogSettings
+from interlock.serving.server import ServerSettings
+from interlock_bootstrap.settings import BootstrapSettings
+from interlock_preprocess.settings import PreprocessSettings
+
+
+def _serves(address: str) -> list[str]:
+    """Which of the services answer at an address."""
+    answering = []
+    with BootstrapClient(address, retry=RetryPolicy(attempts=1)) as bootstrap:
+        try:
+            list(bootstrap.list_groups())
+            answering.append("bootstrap")
+        except InterlockError:
+            pass
+    with PreprocessClient(address, retry=RetryPolicy(attempts=1)) as preprocess:
+        try:
+            preprocess.list_profiles()
+            answering.append("preprocess")
+        except InterlockError:
+            pass
+    return answering
+
+
+@pytest.mark.parametrize(
+    ("name", "services"),
+    [("bootstrap", ["bootstrap"]), ("preprocess", ["preprocess"]), ("all", ["bootstrap", "preprocess"])],
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_says_where_it_listens_serves_what_was_asked_and_stops_cleanly(start, name, services, number):
+    server = start("serve", name, "--port", "0", "--log-format", "json")
+    line = server.stdout.readline()
+    saying = f"interlock: serving {' and '.join(services)} on "
+    assert line.startswith(saying)
+    address = line.removeprefix(saying).strip()
+    assert _serves(address) == services
+    server.send_signal(number)
+    stdout, stderr = server.communicate(timeout=PATIENCE)
+    assert (server.returncode, stdout) == (0, "")
+    entries = [json.loads(entry) for entry in stderr.splitlines()]
+    assert f"serving on {address}" in [entry["message"] for entry in entries]
+    assert entries[-1]["message"] == "stopped"
+    assert _serves(address) == []
+
+
+def test_a_signal_that_follows_the_line_at_once_stops_it_cleanly(start):
+    server = start("serve", "all", "--port", "0", "--json", "--log-level", "error")
+    announced = json.loads(server.stdout.readline())
+    server.send_signal(signal.SIGTERM)
+    assert server.communicate(timeout=PATIENCE) == ("", "")
+    assert server.returncode == 0
+    assert announced["serving"] == ["bootstrap", "preprocess"]
+
+
+def test_a_port_that_is_taken_is_one_line(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "bootstrap", "--port", port)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert error_line(result).startswith(f"127.0.0.1:{port} is taken: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("bootstrap", [ServerSettings, LogSettings, BootstrapSettings]),
+        ("preprocess", [ServerSettings, LogSettings, PreprocessSettings]),
+        ("all", [ServerSettings, LogSettings, BootstrapSettings, PreprocessSettings]),
+    ],
+)
+def test_every_setting_of_a_service_is_an_option_with_its_default_and_variable(invoke, name, kinds):
+    help_text = " ".join(invoke("serve", name, "--help").stdout.split())
+    for kind in kinds:
+        for setting in declared_settings(kind):
+            prefix = "--log-" if kind is LogSettings else "--"
+            default = "not set" if setting.default is None else str(setting.default).lower()
+            assert f"{prefix}{setting.flag.removeprefix('--')} " in help_text
+            assert f"[default: {default}; env: {setting.variable}]" in help_text
+    for kind in {BootstrapSettings, PreprocessSettings} - set(kinds):
+        assert not any(setting.variable in help_text for setting in declared_settings(kind))
+
+
+def test_a_flag_goes_before_the_environment_that_before_the_file(tmp_path, start):
+    def port() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            return int(free.getsockname()[1])
+
+    ports = {"file": port(), "environment": port(), "flag": port()}
+    (tmp_path / "settings.toml").write_text(
+        f"[server]\nport = {ports['file']}\n[logs]\nlevel = 'error'\n[preprocess]\nkernel = 'reference'\n"
+    )
+
+    def listens(*args: str, **variables: str) -> str:
+        server = start("serve", "preprocess", "--json", *args, variables=variables)
+        address = json.loads(server.stdout.readline())["address"]
+        with PreprocessClient(address) as client:
+            assert client.list_profiles().kernel == "reference"
+        server.terminate()
+        assert server.communicate(timeout=PATIENCE) == ("", "")
+        return str(address)
+
+    by_file = ["--config", "settings.toml"]
+    assert listens(*by_file) == f"127.0.0.1:{ports['file']}"
+    assert listens(INTERLOCK_CONFIG="settings.toml") == f"127.0.0.1:{ports['file']}"
+    by_variable = {"INTERLOCK_SERVER_PORT": str(ports["environment"])}
+    assert listens(*by_file, **by_variable) == f"127.0.0.1:{ports['environment']}"
+    assert listens(*by_file, "--port", str(ports["flag"]), **by_variable) == f"127.0.0.1:{ports['flag']}"
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "line"),
+    [
+        ("[serve]\nport = 1", [], "settings.toml: unknown table [serve]; did you mean 'server'?"),
+        ("[server]\nprot = 1", [], "settings.toml: [server] has no setting 'prot'; did you mean 'port'?"),
+        ("[preprocess]\nworker_threads = 'x'", [], "settings.toml: [preprocess] worker_threads: expected an integer"),
+        ("port", [], "settings.toml: no valid TOML: "),
+        ("", ["--config", "missing.toml"], "missing.toml: No such file or directory"),
+        ("", ["--host", "localhost"], "--host: expected an IP address such as 127.0.0.1"),
+        ("", ["--grace-seconds", "-1"], "--grace-seconds: expected a number, at least 0"),
+        ("", ["--log-format", "xml"], "invalid value for '--log-format': 'xml' is not one of "),
+        ("", ["--max-watchers", "1"], "no such option '--max-watchers'"),
+        ("", ["--kernel", "nonsuch"], "no kernel 'nonsuch' here; "),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_exit_code_2(run, tmp_path, text, args, line):
+    (tmp_path / "settings.toml").write_text(text)
+    result = run("serve", "preprocess", "--config", "settings.toml", "--port", "0", *args)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert line in error_line(result)
+
+
+def test_a_wrong_variable_is_one_line_that_names_it(start):
+    server = start("serve", "bootstrap", variables={"INTERLOCK_SERVER_PORT": "many"})
+    assert server.communicate(timeout=PATIENCE) == (
+        "",
+        "interlock: INTERLOCK_SERVER_PORT: expected an integer from 0 to 65535, got 'many'; "
+        "see 'interlock serve bootstrap --help'\n",
+    )
+    assert server.returncode == 2
