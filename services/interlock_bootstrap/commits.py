@@ -68,33 +68,31 @@ class CommitWatch:
         self._ended = True
         self._arrival.set()
 
-    async def next(self, timeout: float | None = None) -> Commit | Topology | None:
+    def remind(self) -> None:
+        """Has `next` give nothing, if there is nothing to give."""
+        self._arrival.set()
+
+    async def next(self) -> Commit | Topology | None:
         """The next commit; or, for a follower that fell behind, the current topology as a whole.
 
-        Args:
-            timeout: Seconds to wait for one; none: for ever.
-
         Returns:
-            None if nothing came in time.
+            None: the follower was reminded, and nothing came.
 
         Raises:
             Refusal: DRAINING: the server is about to stop; follow the group elsewhere.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                await self._arrival.wait()
-        except TimeoutError:
-            return None
+        await self._arrival.wait()
         if self._ended:
             raise draining()
+        news: Commit | Topology | None = None
         if self._fell_behind:
             self._fell_behind = False
-            self._arrival.clear()
-            return self.current
-        commit = self._commits.popleft()
+            news = self.current
+        elif self._commits:
+            news = self._commits.popleft()
         if not self._commits:
             self._arrival.clear()
-        return commit
+        return news
 
     async def until_revision(self, revision: int) -> Topology:
         """Waits until the group's revision is at least `revision`."""

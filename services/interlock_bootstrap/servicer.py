@@ -29,6 +29,7 @@ from interlock.topology.request_messages import (
 from interlock_bootstrap.pages import page_token, parse_page
 from interlock_bootstrap.refusals import decoded, draining, invalid_field, not_ready, unknown_rank
 from interlock_bootstrap.registry import LONGEST_WAIT, Registry
+from interlock_bootstrap.reminders import Reminders
 from interlock_bootstrap.rooms import Rooms
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores import Lease, Store
@@ -55,6 +56,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self._rooms = rooms
         self._settings = settings
         self._watchers = 0
+        self._reminders = Reminders(settings.progress_seconds)
         self._keep_alives: set[asyncio.Timeout] = set()
         self._draining = False
 
@@ -198,7 +200,11 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self, request: bootstrap_pb2.WatchTopologyRequest, context: "Context"
     ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse]:
         group = decoded(group_from_message, request)
-        with self._one_more_watcher(), self._store.watch(group) as watch:
+        with (
+            self._one_more_watcher(),
+            self._store.watch(group) as watch,
+            self._reminders.each_period(watch.remind),
+        ):
             seen = watch.current
             if request.HasField("after_revision") and request.after_revision == seen.revision:
                 yield progress_message(seen)
@@ -206,7 +212,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
                 for message in snapshot_messages(seen):
                     yield message
             while True:
-                news = await watch.next(self._settings.progress_seconds)
+                news = await watch.next()
                 if news is None:
                     yield progress_message(seen)
                 elif isinstance(news, Topology):

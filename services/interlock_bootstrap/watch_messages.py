@@ -17,6 +17,10 @@ MESSAGE_BYTES = 1 << 20
 """Rows or events of one message; well under the 4 MiB that a client receives unless told otherwise. One row is at most
 about 70 KiB."""
 
+KEYS_OF_A_CHANGE = 8
+"""Missing or undeclared keys that a change lists: every watcher is sent them with every change, and it knows the routes
+anyway."""
+
 M = TypeVar("M", bound=Message)
 
 
@@ -34,7 +38,7 @@ def snapshot_messages(topology: Topology) -> Iterator[bootstrap_pb2.WatchTopolog
 
 def change_messages(before: Topology, after: Topology) -> Iterator[bootstrap_pb2.WatchTopologyResponse]:
     """What one revision changed."""
-    state = group_state_to_message(after)
+    state = group_state_to_message(after, KEYS_OF_A_CHANGE)
     for events, last in _parts(event_to_message(event) for event in changes(before, after)):
         yield bootstrap_pb2.WatchTopologyResponse(
             revision=after.revision, last=last, change=bootstrap_pb2.TopologyChange(state=state, events=events)

@@ -14,7 +14,7 @@ from interlock.kv.v1.pool_name_pb2 import PoolName
 from interlock.pools import POOL_NAMES
 from interlock.topology.compatibility import Incompatibility
 from interlock.topology.events import EpochStarted, Event, RouteRegistered, RouteRemoved
-from interlock.topology.limits import MAX_LAYOUT_BYTES
+from interlock.topology.limits import MAX_LAYOUT_BYTES, MAX_LISTED_KEYS
 from interlock.topology.readiness import GroupState, PrefillServerInfo, group_state
 from interlock.topology.state import InvalidFieldsError, Topology
 from interlock.topology.validation import Fault, checked_route
@@ -247,8 +247,9 @@ def incompatibility_from_message(message: pb.Incompatibility) -> Incompatibility
     return Incompatibility(message.field, message.prefill_value, message.decode_value, message.message)
 
 
-def group_state_to_message(topology: Topology) -> pb.GroupState:
-    state = group_state(topology)
+def group_state_to_message(topology: Topology, limit: int = MAX_LISTED_KEYS) -> pb.GroupState:
+    """The state of a group, with at most `limit` keys in each list."""
+    state = group_state(topology, limit)
     return pb.GroupState(
         group=state.group,
         revision=state.revision,

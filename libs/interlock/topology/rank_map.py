@@ -1,15 +1,16 @@
 """A mapping by rank key that never changes, of which a changed one shares nearly everything."""
 
 from collections.abc import Iterable, Iterator, Mapping, ValuesView
-from itertools import chain
+from itertools import chain, compress
+from operator import is_not
 from typing import Generic, TypeVar
 
 from interlock.topology.values import RankKey
 
 V = TypeVar("V")
 
-_BUCKETS = 256
-"""A change copies one bucket and the list of buckets: at 8,192 keys together some 300 entries instead of 8,192."""
+_BUCKETS = 128
+"""A change copies one bucket and the list of buckets: at 8,192 keys together some 200 entries instead of 8,192."""
 
 
 class RankMap(Mapping[RankKey, V], Generic[V]):
@@ -55,11 +56,10 @@ class RankMap(Mapping[RankKey, V], Generic[V]):
         """Keys that went since `before`, and keys that came or whose value is another one; both in order."""
         went: list[RankKey] = []
         came: list[RankKey] = []
-        for number in self._buckets.keys() | before._buckets.keys():
+        for number in {*_others(self, before), *_others(before, self)}:
             ours, theirs = self._buckets.get(number, {}), before._buckets.get(number, {})
-            if ours is not theirs:
-                went += theirs.keys() - ours.keys()
-                came += [key for key, value in ours.items() if key not in theirs or theirs[key] != value]
+            went += theirs.keys() - ours.keys()
+            came += [key for key, value in ours.items() if key not in theirs or theirs[key] != value]
         return sorted(went), sorted(came)
 
     def __getitem__(self, key: RankKey) -> V:
@@ -93,6 +93,12 @@ class _Values(ValuesView[V]):
 
     def __iter__(self) -> Iterator[V]:
         return chain.from_iterable(map(dict.values, self._mapping._buckets.values()))
+
+
+def _others(ours: RankMap[V], theirs: RankMap[V]) -> Iterator[int]:
+    """Numbers of our buckets that are not the same object there."""
+    buckets = ours._buckets
+    return compress(buckets, map(is_not, buckets.values(), map(theirs._buckets.get, buckets)))
 
 
 def _own(buckets: dict[int, dict[RankKey, V]], number: int, copied: set[int]) -> dict[RankKey, V]:

@@ -79,8 +79,8 @@ class GroupState:
     undeclared_count: int
 
 
-def group_state(topology: Topology) -> GroupState:
-    """The state of a group, with at most `MAX_LISTED_KEYS` keys in each list."""
+def group_state(topology: Topology, limit: int = MAX_LISTED_KEYS) -> GroupState:
+    """The state of a group, with at most `limit` keys in each list, never more than `MAX_LISTED_KEYS`."""
     return GroupState(
         group=topology.group,
         revision=topology.revision,
@@ -90,8 +90,8 @@ def group_state(topology: Topology) -> GroupState:
         registered=topology.registered,
         expected=topology.expected,
         ready=topology.ready,
-        missing_keys=missing_keys(topology),
+        missing_keys=missing_keys(topology)[:limit],
         missing_count=missing_count(topology),
-        undeclared_keys=undeclared_keys(topology),
+        undeclared_keys=undeclared_keys(topology, limit),
         undeclared_count=undeclared_count(topology),
     )

@@ -1,6 +1,6 @@
 """The live routes of a group, with an index of what they share and of what is missing."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from itertools import islice
 
 from interlock.topology.contract import SharedValues, missing_declarations, shared_values, standing_contract
@@ -37,7 +37,7 @@ class Routes(Mapping[RankKey, Route]):
 
     def changed(self, removed: Iterable[RankKey] = (), registered: Iterable[Route] = ()) -> "Routes":
         """These routes without the removed keys and with the registered routes, which replace those of their keys."""
-        removed = set(removed)
+        removed = {key for key in removed if key in self._rows}
         put = {route.key: route for route in registered}
         after = Routes()
         after._rows = self._rows.changed(removed, put)
@@ -48,10 +48,12 @@ class Routes(Mapping[RankKey, Route]):
         for route in put.values():
             variants = _counted(variants, shared_values(route), 1)
         after._variants = variants
-        after.lowest_missing = self._lowest_missing_in(after, removed)
+        after.lowest_missing = self._lowest_missing_in(after, removed, put)
         return after
 
-    def _lowest_missing_in(self, after: "Routes", removed: Collection[RankKey]) -> tuple[RankKey, ...]:
+    def _lowest_missing_in(
+        self, after: "Routes", removed: set[RankKey], put: Mapping[RankKey, Route]
+    ) -> tuple[RankKey, ...]:
         """`lowest_missing` of the routes that these became: looks on only from where this one ended."""
         sizes = after._sizes
         if sizes is None:
@@ -59,11 +61,13 @@ class Routes(Mapping[RankKey, Route]):
         if sizes != self._sizes:
             return tuple(islice(_missing(after._rows, sizes, 0), MAX_LISTED_KEYS))
         known = self.lowest_missing
-        missing = sorted(key for key in {*known, *removed} if key not in after._rows)
+        missing = [key for key in known if key not in put]
+        if removed:
+            missing = sorted({*missing, *(removed - put.keys())})
         if len(known) == MAX_LISTED_KEYS:
             # Behind the last known one others may be missing that come before what was just removed.
             missing = [key for key in missing if key <= known[-1]]
-            wanted = MAX_LISTED_KEYS - len(missing)
+            wanted = min(MAX_LISTED_KEYS, sizes.product - len(after)) - len(missing)
             if wanted > 0:
                 missing += islice(_missing(after._rows, sizes, _position(known[-1], sizes) + 1), wanted)
         return tuple(missing[:MAX_LISTED_KEYS])
