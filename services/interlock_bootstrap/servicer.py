@@ -33,7 +33,7 @@ from interlock_bootstrap.reminders import Reminders
 from interlock_bootstrap.rooms import Rooms
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores import Lease, Store
-from interlock_bootstrap.watch_messages import progress_message, snapshot_messages
+from interlock_bootstrap.watch_messages import Snapshots, progress_message
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -56,6 +56,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self._rooms = rooms
         self._settings = settings
         self._watchers = 0
+        self._snapshots = Snapshots()
         self._reminders = Reminders(settings.progress_seconds)
         self._keep_alives: set[asyncio.Timeout] = set()
         self._draining = False
@@ -202,14 +203,14 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         group = decoded(group_from_message, request)
         with (
             self._one_more_watcher(),
-            self._store.watch(group) as watch,
+            self._registry.follow(group) as watch,
             self._reminders.each_period(watch.remind),
         ):
             seen = watch.current
             if request.HasField("after_revision") and request.after_revision == seen.revision:
                 yield progress_message(seen)
             else:
-                for message in snapshot_messages(seen):
+                for message in self._snapshots.messages(seen):
                     yield message
             while True:
                 news = await watch.next()
@@ -217,7 +218,7 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
                     yield progress_message(seen)
                 elif isinstance(news, Topology):
                     seen = news
-                    for message in snapshot_messages(news):
+                    for message in self._snapshots.messages(news):
                         yield message
                 else:
                     seen = news.after

@@ -16,9 +16,7 @@ class BootstrapSettings(Settings):
     watch_buffer: int = setting(
         256, "Changes that a watcher may fall behind before it gets a fresh snapshot instead.", minimum=1
     )
-    progress_seconds: float = setting(
-        10.0, "Seconds from one progress message of a watch to the next.", minimum=0.05
-    )
+    progress_seconds: float = setting(10.0, "Seconds from one progress message of a watch to the next.", minimum=0.05)
     max_rooms: int = setting(
         1_000_000, "Rooms kept over all groups; a further one is refused (TOO_MANY_ROOMS).", minimum=1
     )

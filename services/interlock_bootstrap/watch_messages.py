@@ -5,6 +5,7 @@ of them marked.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -16,6 +17,9 @@ from interlock.topology.messages import event_to_message, group_state_to_message
 MESSAGE_BYTES = 1 << 20
 """Rows or events of one message; well under the 4 MiB that a client receives unless told otherwise. One row is at most
 about 70 KiB."""
+
+KEPT_SNAPSHOTS = 16
+"""Groups of which the last snapshot is kept."""
 
 KEYS_OF_A_CHANGE = 8
 """Missing or undeclared keys that a change lists: every watcher is sent them with every change, and it knows the routes
@@ -34,6 +38,30 @@ def snapshot_messages(topology: Topology) -> Iterator[bootstrap_pb2.WatchTopolog
             last=last,
             snapshot=bootstrap_pb2.TopologySnapshot(state=state, routes=routes),
         )
+
+
+class Snapshots:
+    """Snapshots as they were sent last, for the many who come to watch at once: after a restart, everybody.
+
+    Those of one message are kept, of a few groups; larger ones are made a part at a time for each watcher.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Topology, bootstrap_pb2.WatchTopologyResponse]] = {}
+        """By group, the one asked for last at the end."""
+
+    def messages(self, topology: Topology) -> Iterable[bootstrap_pb2.WatchTopologyResponse]:
+        """As `snapshot_messages`; not to be changed by who gets them."""
+        kept, message = self._kept.pop(topology.group, (None, None))
+        if message is None or kept is not topology:
+            parts = snapshot_messages(topology)
+            message = next(parts)
+            if not message.last:
+                return chain([message], parts)
+        self._kept[topology.group] = topology, message
+        if len(self._kept) > KEPT_SNAPSHOTS:
+            del self._kept[next(iter(self._kept))]
+        return [message]
 
 
 def change_messages(before: Topology, after: Topology) -> Iterator[bootstrap_pb2.WatchTopologyResponse]:

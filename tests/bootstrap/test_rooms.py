@@ -155,6 +155,35 @@ def test_at_the_bound_the_new_rooms_are_refused_all_together_and_no_live_one_goe
     assert len(rooms) == 10
 
 
+def test_rooms_that_are_being_committed_keep_their_space():
+    rooms = make_rooms(Clock())
+    with rooms.space("g", 1, range(7)):
+        with pytest.raises(Refusal) as refusal, rooms.space("h", 1, range(4)):
+            pass
+        assert refusal.value.reason == "TOO_MANY_ROOMS"
+        with rooms.space("h", 1, range(3)):
+            pass
+    with rooms.space("h", 1, range(10)):
+        pass
+    assert len(rooms) == 0
+
+
+def test_rooms_that_others_committed_are_taken_in_whatever_space_there_is():
+    rooms = make_rooms(Clock())
+    assert rooms.put("g", 1, dict.fromkeys(range(12), 0)) == (12, 0)
+    assert len(rooms) == 12
+
+
+def test_rooms_of_a_past_epoch_are_not_taken_in_any_more_and_those_of_the_next_one_wait_for_it():
+    rooms = make_rooms(Clock())
+    rooms.put("g", 1, {1: 0})
+    rooms.put("g", 2, {2: 0})
+    assert rooms.query("g", 1, [1, 2]) == {}, "this server has yet to learn of the epoch"
+    assert rooms.put("g", 1, {3: 0}) == (1, 0)
+    assert rooms.query("g", 2, [1, 2, 3]) == {2: 0}
+    assert len(rooms) == 1
+
+
 def test_asking_for_rooms_of_groups_that_do_not_exist_costs_no_memory():
     rooms = make_rooms(Clock())
     for number in range(1_000):

@@ -8,6 +8,7 @@ import pytest
 from bootstrap.calls import INSTANCE, instance, key, refused, registration, route
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
+from interlock.topology import Topology
 from interlock_bootstrap import watch_messages
 
 
@@ -127,6 +128,26 @@ async def test_a_large_snapshot_comes_in_parts_with_the_last_one_marked(stub, wa
             break
     assert [listed.key.tp for listed in routes] == list(range(16))
     assert parts > 1
+
+
+async def test_watchers_that_come_at_once_share_a_snapshot_and_a_later_one_gets_what_is_true_then(stub, watch):
+    for tp in (0, 1):
+        answer = await stub.RegisterRoute(registration(tp))
+        snapshots = [await watch(stub).read() for _ in range(3)]
+        assert [snapshot.revision for snapshot in snapshots] == [answer.revision] * 3
+        assert [[row.key.tp for row in snapshot.snapshot.routes] for snapshot in snapshots] == [[*range(tp + 1)]] * 3
+
+
+def test_snapshots_are_kept_of_a_few_groups_and_made_once():
+    snapshots = watch_messages.Snapshots()
+    topologies = [Topology.empty(f"group-{number}") for number in range(20)]
+    first = {topology.group: [*snapshots.messages(topology)] for topology in topologies}
+    assert len(snapshots._kept) == watch_messages.KEPT_SNAPSHOTS
+    for topology in topologies[-watch_messages.KEPT_SNAPSHOTS :]:
+        (again,) = snapshots.messages(topology)
+        assert again is first[topology.group][0]
+    (other,) = snapshots.messages(Topology.empty("group-19"))
+    assert other is not first["group-19"][0]
 
 
 async def test_a_watcher_that_falls_behind_gets_a_fresh_snapshot_in_the_same_stream(start_service, watch):

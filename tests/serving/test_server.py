@@ -5,14 +5,22 @@ import asyncio
 import socket
 import subprocess
 import sys
+from contextlib import AsyncExitStack
+from functools import partial
 
 import grpc
 import pytest
 
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
-from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceServicer, BootstrapServiceStub
+from interlock.bootstrap.v1 import bootstrap_service_pb2
+from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import (
+    BootstrapServiceServicer,
+    BootstrapServiceStub,
+    add_BootstrapServiceServicer_to_server,
+)
 from interlock.serving import CannotListenError, PortTakenError, Server, ServerSettings
 
+BOOTSTRAP = bootstrap_service_pb2.DESCRIPTOR.services_by_name["BootstrapService"].full_name
 TIMEOUT = 20
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, PING, GOAWAY = 4, 6, 7
@@ -152,6 +160,73 @@ async def test_metadata_over_the_bound_is_refused_and_below_it_never(serve):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ListGroups(pb.ListGroupsRequest(), timeout=TIMEOUT, metadata=[("x-large", "x" * 17_000)])
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_of_a_crowd_that_comes_at_once_nobody_is_cancelled(serve):
+    server, _ = await serve(Echo())
+    address = f"127.0.0.1:{await server.start()}"
+    async with AsyncExitStack() as stack:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(4)]
+        stubs = [BootstrapServiceStub(await stack.enter_async_context(channel)) for channel in channels]
+        calls = [stub.ListGroups(pb.ListGroupsRequest(page_token="here")) for stub in stubs for _ in range(900)]
+        answers = await asyncio.gather(*calls)
+    assert [answer.next_page_token for answer in answers] == ["here"] * 3_600
+
+
+class Lifespan:
+    """What a service needs while it serves."""
+
+    def __init__(self, happened, name, fault=None):
+        self.happened, self.name, self.fault = happened, name, fault
+
+    async def __aenter__(self):
+        self.happened.append(f"{self.name} begins")
+        if self.fault:
+            raise self.fault
+
+    async def __aexit__(self, *_):
+        self.happened.append(f"{self.name} ends")
+
+
+async def test_what_a_service_needs_is_there_before_its_first_call_and_until_after_its_last():
+    happened = []
+
+    class Lister(BootstrapServiceServicer):
+        async def ListGroups(self, request, context):
+            happened.append("call")
+            await draining.wait()
+            happened.append("call ends")
+            return pb.ListGroupsResponse()
+
+    draining = asyncio.Event()
+    server = Server(ServerSettings(port=0))
+    server.on_drain(draining.set)
+    server.add(BOOTSTRAP, partial(add_BootstrapServiceServicer_to_server, Lister()))
+    for name in ("first", "second"):
+        server.add_lifespan(partial(Lifespan, happened, name))
+    assert happened == []
+    port = await server.start()
+    assert happened == ["first begins", "second begins"]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = asyncio.ensure_future(BootstrapServiceStub(channel).ListGroups(pb.ListGroupsRequest(), timeout=TIMEOUT))
+        async with asyncio.timeout(TIMEOUT):
+            while "call" not in happened:  # noqa: ASYNC110 - the call is what is waited for
+                await asyncio.sleep(0.001)
+        await server.stop(TIMEOUT)
+        await call
+    assert happened[2:] == ["call", "call ends", "second ends", "first ends"]
+
+
+async def test_a_server_that_lacks_what_it_needs_does_not_listen_and_gives_back_the_rest():
+    happened = []
+    server = Server(ServerSettings(port=0))
+    server.add_lifespan(partial(Lifespan, happened, "first"))
+    server.add_lifespan(partial(Lifespan, happened, "second", fault=OSError("the file is damaged")))
+    with pytest.raises(OSError, match="the file is damaged"):
+        await server.start()
+    assert happened == ["first begins", "second begins", "first ends"]
+    await server.stop()
 
 
 def test_serving_is_imported_without_numpy_and_pillow():

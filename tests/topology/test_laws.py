@@ -9,9 +9,11 @@ from interlock.topology import (
     Accepted,
     DeregisterRoute,
     EpochStarted,
+    ExpireRoutes,
     ForceEpoch,
     ParallelSizes,
     RankMap,
+    Refused,
     RegisterRoute,
     Routes,
     Topology,
@@ -21,6 +23,7 @@ from interlock.topology import (
     prefill_server_info,
     shared_values,
     transition,
+    transition_batch,
 )
 from topology.examples import NOW, instances, keys, routes
 
@@ -30,16 +33,19 @@ DECLARABLE = ("kv_cache_dtype", "kv_layout", "dsv41_spec_layout", "pools")
 @st.composite
 def requests(draw):
     """Mostly what goes together with the requests before, now and then what does not."""
-    match draw(st.sampled_from("RRRRRRRRRRRRRRRRDDDDDF")):
+    match draw(st.sampled_from("RRRRRRRRRRRRRRRRDDDDDEEF")):
         case "R":
             expected = draw(st.sampled_from([None] * 5 + [0, NOW // 1_000]))
-            return RegisterRoute(draw(routes), draw(instances), expected)
+            return RegisterRoute(draw(routes), draw(instances), expected, draw(lease_ttls))
+        case "E":
+            return ExpireRoutes(tuple(draw(st.dictionaries(keys, st.sampled_from([1, 1, 1, 2]))).items()))
         case "D":
             return DeregisterRoute(draw(keys), draw(instances), draw(st.sampled_from([1, 1, 1, 2])))
         case _:
             return ForceEpoch(draw(st.one_of(st.none(), instances)))
 
 
+lease_ttls = st.sampled_from([None, None, 10_000, 10_000, 20_000, 999])
 clocks = st.integers(NOW - 10**9, NOW + 10**9)
 histories = st.lists(st.tuples(requests(), clocks), min_size=3, max_size=30)
 
@@ -79,7 +85,10 @@ def test_the_revision_never_goes_down_and_no_two_topologies_share_one(history):
     for before, request, _, outcome in run(history):
         if isinstance(outcome, Accepted):
             after = outcome.topology
-            assert after is before or after.revision > before.revision
+            if after.revision == before.revision:
+                assert after == replace(before, leases=after.leases)
+            else:
+                assert after.revision > before.revision
             if before.revision:
                 assert after.revision <= before.revision + 1
             assert after.epoch == before.epoch + (after.instance != before.instance or isinstance(request, ForceEpoch))
@@ -117,6 +126,12 @@ def test_live_routes_never_differ_in_what_they_declared(history):
 
 
 @law
+def test_only_live_routes_have_leases(history):
+    for before, _, _, _ in run(history):
+        assert before.leases.keys() <= before.routes.keys()
+
+
+@law
 def test_the_state_counts_what_is_missing_and_what_is_undeclared(history):
     for before, _, _, _ in run(history):
         state = group_state(before)
@@ -146,7 +161,7 @@ def test_changes_make_of_the_topology_before_the_one_after(history):
             epochs = [(event.epoch, event.instance) for event in events if isinstance(event, EpochStarted)]
             started = [] if after.epoch == before.epoch else [(after.epoch, after.instance)]
             assert epochs == started
-            assert bool(events) == (after is not before)
+            assert bool(events) == (after.revision != before.revision)
 
 
 @law
@@ -164,9 +179,41 @@ def test_events_of_many_revisions_can_be_applied_at_once(history):
 def test_the_index_carried_along_equals_one_counted_anew(history):
     for before, _, _, _ in run(history):
         anew = rebuilt(before).routes
+        assert before.routes.lowest_missing == anew.lowest_missing
         assert before.routes.undeclared_count() == anew.undeclared_count()
         for key in [*before.routes, None]:
             assert before.routes.contract(without=key) == anew.contract(without=key)
+
+
+@given(st.data(), histories, clocks)
+@settings(max_examples=100)
+def test_a_batch_is_its_requests_one_after_another_as_one_revision(data, history, now):
+    before = Topology.empty("default")
+    for _, _, _, outcome in run(history):
+        if isinstance(outcome, Accepted):
+            before = outcome.topology
+    first = data.draw(requests())
+    batch = [first, *data.draw(st.lists(requests().map(without_condition), max_size=8))]
+    after, outcomes = transition_batch(before, batch, now)
+
+    topology = before
+    for request, outcome in zip(batch, outcomes, strict=True):
+        alone = transition(replace(topology, revision=before.revision), request, now)
+        if isinstance(alone, Accepted):
+            topology = alone.topology
+            assert outcome == Accepted(after, alone.removed_routes)
+        else:
+            assert outcome == alone
+    assert after == replace(topology, revision=after.revision)
+    if all(isinstance(outcome, Refused) for outcome in outcomes):
+        assert after is before
+    published = (topology.epoch, topology.routes) != (before.epoch, before.routes)
+    assert published <= (after.revision != before.revision)
+    assert after.revision in (before.revision, before.revision + 1) or not before.revision
+
+
+def without_condition(request):
+    return replace(request, expected_revision=None) if isinstance(request, RegisterRoute) else request
 
 
 @st.composite

@@ -261,6 +261,10 @@ def _options(settings: ServerSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_receive_message_bytes),
         ("grpc.max_concurrent_streams", settings.max_connection_streams),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        # Calls that came and were not looked at yet. By default gRPC cancels some, without a word, from 1,000 on: of
+        # all the watchers that come back after a restart.
+        ("grpc.server.max_pending_requests", settings.max_concurrent_rpcs),
+        ("grpc.server.max_pending_requests_hard_limit", settings.max_concurrent_rpcs),
         ("grpc.max_metadata_size", _METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
         # Our pings find callers that vanished without a word, also between calls.
