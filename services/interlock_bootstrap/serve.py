@@ -14,9 +14,25 @@ from interlock_bootstrap.servicer import BootstrapServicer
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores import Store
 from interlock_bootstrap.stores.memory import MemoryStore
+from interlock_bootstrap.stores.sqlite import SqliteSettings, SqliteStore, default_state_folder
 
 SERVICE_NAME: str = bootstrap_service_pb2.DESCRIPTOR.services_by_name["BootstrapService"].full_name
 """Full name of the service, as health and reflection know it."""
+
+
+def make_store(
+    settings: BootstrapSettings, sqlite_settings: SqliteSettings, environment: Mapping[str, str]
+) -> tuple[Store, str]:
+    """The store that the settings ask for, not started, and where it keeps what it keeps, for people.
+
+    Raises:
+        CannotOpenStoreError: No place for it is known.
+    """
+    if settings.store == "memory":
+        return MemoryStore(settings.watch_buffer), "memory, which a restart forgets"
+    folder = sqlite_settings.state_folder or default_state_folder(environment)
+    store = SqliteStore(folder, settings.watch_buffer, settings.room_ttl_seconds)
+    return store, str(store.path)
 
 
 def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | None = None) -> BootstrapServicer:
@@ -25,7 +41,7 @@ def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | No
     Args:
         server: It opens the store when it starts, and closes it when it has stopped.
         settings: Bounds of the service.
-        store: Not started. None: a memory store.
+        store: Not started, as `make_store` gives it. None: a memory store.
     """
     store = store or MemoryStore(settings.watch_buffer)
     wheel = None if store.keeps_leases else LeaseWheel(time.monotonic)

@@ -7,10 +7,16 @@ from interlock.serving.config import Settings, setting
 
 @dataclass(frozen=True)
 class BootstrapSettings(Settings):
-    """Bounds of the Bootstrap service."""
+    """The store and the bounds of the Bootstrap service."""
 
     table = "bootstrap"
 
+    store: str = setting(
+        "sqlite",
+        "Where groups and rooms are kept. sqlite: in a file of this server; what it answered survives a crash and a "
+        "loss of power. memory: nowhere; for trials.",
+        choices=("sqlite", "memory"),
+    )
     max_groups: int = setting(10_000, "Groups kept; a further one is refused (TOO_MANY_GROUPS).", minimum=1)
     max_watchers: int = setting(10_000, "Watches open at once; further ones are refused (OVERLOADED).", minimum=1)
     watch_buffer: int = setting(

@@ -17,7 +17,7 @@ def run(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run_command(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
         options = {"capture_output": True, "text": True, "timeout": PATIENCE, "cwd": tmp_path, **options}
-        return subprocess.run([*COMMAND, *map(str, args)], env=environment(), check=False, **options)
+        return subprocess.run([*COMMAND, *map(str, args)], env=environment(tmp_path), check=False, **options)
 
     return run_command
 
@@ -31,7 +31,7 @@ def start(tmp_path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         processes.append(
             subprocess.Popen(
                 [*COMMAND, *map(str, args)],
-                env={**environment(), **(variables or {})},
+                env={**environment(tmp_path), **(variables or {})},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -23,7 +23,7 @@ def serving(folder: Path, *args: str) -> Iterator[str]:
     log = folder / "serve.log"
     command = [*COMMAND, "serve", *args, "--port", "0", "--json"]
     with log.open("w") as stderr:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment())
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment(folder))
     with process:
         try:
             assert process.stdout is not None
@@ -44,9 +44,11 @@ def error_line(result: Result | subprocess.CompletedProcess[str]) -> str:
     return lines[0].removeprefix("interlock: ")
 
 
-def environment() -> dict[str, str]:
-    """That of the tests, without settings of ours, and with a path that holds in any folder."""
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
+def environment(folder: Path) -> dict[str, str]:
+    """That of the tests, without settings of ours, with a path that holds in any folder, and state in a folder."""
+    ours = ("INTERLOCK_", "STATE_DIRECTORY")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    variables["XDG_STATE_HOME"] = str(folder / "state")
     if path := variables.get("PYTHONPATH"):
         variables["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
     return variables

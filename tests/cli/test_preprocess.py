@@ -181,7 +181,7 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path):
 
     result = subprocess.run(
         [*COMMAND, "preprocess", str(FOLDER / "png_rgb8.png"), "-o", "a.npy"],
-        env=environment(),
+        env=environment(tmp_path),
         cwd=tmp_path,
         preexec_fn=at_most_100_kb,
         capture_output=True,
@@ -268,7 +268,7 @@ def test_on_a_terminal_several_pictures_have_a_progress_bar_on_stderr(tmp_path):
     ours, theirs = pty.openpty()
     command = [*COMMAND, "preprocess", *(str(FOLDER / n) for n in ("png_rgb8.png", "empty.bin")), "-o", "out"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env={**environment(), "TERM": "xterm"}
+        command, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env={**environment(tmp_path), "TERM": "xterm"}
     ) as process:
         os.close(theirs)
         shown = b""

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import subprocess
 
 import pytest
 
@@ -12,6 +13,7 @@ from interlock.serving.config import declared_settings
 from interlock.serving.logs import LogSettings
 from interlock.serving.server import ServerSettings
 from interlock_bootstrap.settings import BootstrapSettings
+from interlock_bootstrap.stores.sqlite import SqliteSettings
 from interlock_preprocess.settings import PreprocessSettings
 
 
@@ -38,12 +40,15 @@ def _serves(address: str) -> list[str]:
     [("bootstrap", ["bootstrap"]), ("preprocess", ["preprocess"]), ("all", ["bootstrap", "preprocess"])],
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_says_where_it_listens_serves_what_was_asked_and_stops_cleanly(start, name, services, number):
+def test_a_server_says_where_it_listens_serves_what_was_asked_and_stops_cleanly(
+    start, tmp_path, name, services, number
+):
     server = start("serve", name, "--port", "0", "--log-format", "json")
     line = server.stdout.readline()
     saying = f"interlock: serving {' and '.join(services)} on "
     assert line.startswith(saying)
-    address = line.removeprefix(saying).strip()
+    address, _, kept = line.removeprefix(saying).strip().partition("; groups are kept in ")
+    assert kept == (str(tmp_path / "state/interlock/bootstrap.db") if "bootstrap" in services else "")
     assert _serves(address) == services
     server.send_signal(number)
     stdout, stderr = server.communicate(timeout=PATIENCE)
@@ -74,9 +79,9 @@ def test_a_port_that_is_taken_is_one_line(run):
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("bootstrap", [ServerSettings, LogSettings, BootstrapSettings]),
+        ("bootstrap", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings]),
         ("preprocess", [ServerSettings, LogSettings, PreprocessSettings]),
-        ("all", [ServerSettings, LogSettings, BootstrapSettings, PreprocessSettings]),
+        ("all", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, PreprocessSettings]),
     ],
 )
 def test_every_setting_of_a_service_is_an_option_with_its_default_and_variable(invoke, name, kinds):
@@ -87,7 +92,7 @@ def test_every_setting_of_a_service_is_an_option_with_its_default_and_variable(i
             default = "not set" if setting.default is None else str(setting.default).lower()
             assert f"{prefix}{setting.flag.removeprefix('--')} " in help_text
             assert f"[default: {default}; env: {setting.variable}]" in help_text
-    for kind in {BootstrapSettings, PreprocessSettings} - set(kinds):
+    for kind in {BootstrapSettings, SqliteSettings, PreprocessSettings} - set(kinds):
         assert not any(setting.variable in help_text for setting in declared_settings(kind))
 
 
@@ -148,3 +153,58 @@ def test_a_wrong_variable_is_one_line_that_names_it(start):
         "see 'interlock serve bootstrap --help'\n",
     )
     assert server.returncode == 2
+
+
+def _served(start, *args: str) -> tuple[subprocess.Popen[str], str, str]:
+    """A server of Bootstrap, its address, and where it says that groups are kept."""
+    server = start("serve", "bootstrap", "--port", "0", "--json", "--log-level", "error", *args)
+    announced = json.loads(server.stdout.readline())
+    return server, announced["address"], announced["store"]
+
+
+RANK = ["route", "register", "prefill-a", "--rank-ip", "10.0.0.1", "--rank-port", "9000", "--page-size", "64"]
+
+
+def _groups(run, address: str) -> list[tuple[str, int]]:
+    listed = json.loads(run("route", "list", "--address", address, "--json").stdout)
+    return [(group["group"], group["revision"]) for group in listed["groups"]]
+
+
+def test_a_server_that_was_killed_begins_with_what_it_had_acknowledged(start, run, tmp_path):
+    server, address, kept = _served(start, "--state-folder", "kept here")
+    assert kept == "kept here/bootstrap.db"
+    registered = json.loads(run(*RANK, "--address", address, "--json").stdout)
+    server.kill()
+    server.wait(PATIENCE)
+    _, address, _ = _served(start, "--state-folder", "kept here")
+    assert _groups(run, address) == [("prefill-a", registered["revision"])]
+
+
+def test_a_memory_store_says_that_it_forgets_and_does(start, run, tmp_path):
+    server, address, kept = _served(start, "--store", "memory")
+    assert kept == "memory, which a restart forgets"
+    assert run(*RANK, "--address", address).returncode == 0
+    server.terminate()
+    assert server.wait(PATIENCE) == 0
+    _, address, _ = _served(start, "--store", "memory")
+    assert _groups(run, address) == []
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_second_server_on_the_same_folder_is_told_who_has_it(start, run, tmp_path):
+    server, address, _ = _served(start)
+    result = run("serve", "bootstrap", "--port", "0")
+    assert (result.returncode, result.stdout) == (1, "")
+    folder = tmp_path / "state/interlock"
+    assert error_line(result).startswith(f"the store in {folder} is in use by another process (pid {server.pid}, ")
+    assert _groups(run, address) == []
+    server.kill()
+    server.wait(PATIENCE)
+    _served(start)  # whatever the lock file still says
+
+
+def test_a_damaged_store_is_one_line_that_says_what_to_do(run, tmp_path):
+    (tmp_path / "bootstrap.db").write_text("no database, although long enough to be one" * 100)
+    result = run("serve", "all", "--port", "0", "--state-folder", tmp_path, "--log-level", "error")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "bootstrap.db is damaged (file is not a database): bring it back from a backup" in error_line(result)

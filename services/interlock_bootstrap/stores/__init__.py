@@ -16,6 +16,10 @@ RETRY_SECONDS = 1.0
 """After which a caller that met a store without an answer may try again."""
 
 
+class CannotOpenStoreError(Exception):
+    """A store cannot be opened; the message says why, and what to do."""
+
+
 class StoreUnavailableError(Refusal):
     """The store cannot be reached, or what it keeps cannot be known to be current. Nothing was changed."""
 
@@ -74,7 +78,7 @@ class Store(Protocol):
         """Opens the store, and tells `listener` of the rooms that it keeps. Called once, before anything else.
 
         Raises:
-            Exception: It cannot be opened; the message says why and what to do. `close` is called nevertheless.
+            CannotOpenStoreError: `close` is called nevertheless.
         """
         ...
 

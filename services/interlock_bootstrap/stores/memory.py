@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from interlock.topology import Topology
-from interlock_bootstrap.commits import Commit, CommitFeed, CommitWatch
+from interlock_bootstrap.commits import CommitWatch
 from interlock_bootstrap.stores import Lease, StoreListener
+from interlock_bootstrap.stores.copies import Copies
 
 
 class MemoryStore:
@@ -14,8 +15,7 @@ class MemoryStore:
 
     def __init__(self, watch_buffer: int) -> None:
         """`watch_buffer`: commits that one watch may fall behind before it loses them."""
-        self._topologies: dict[str, Topology] = {}
-        self._feed = CommitFeed(watch_buffer)
+        self._copies = Copies(watch_buffer)
         self._listener: StoreListener | None = None
 
     async def start(self, listener: StoreListener) -> None:
@@ -25,33 +25,26 @@ class MemoryStore:
         pass
 
     async def load(self, group: str, *, fresh: bool = False) -> Topology:
-        return self._current(group)
-
-    def _current(self, group: str) -> Topology:
-        return self._topologies.get(group) or Topology.empty(group)
+        return self._copies.current(group)
 
     async def compare_and_swap(self, before: Topology, after: Topology) -> bool:
-        current = self._current(before.group)
-        if (current.revision, current.leases) != (before.revision, before.leases):
+        if not self._copies.still(before):
             return False
         if after is not before:
-            self._topologies[after.group] = after
-            if after.revision != before.revision:
-                self._feed.publish(Commit(before, after))
+            self._copies.put(after)
         return True
 
     def watch(self, group: str) -> CommitWatch:
-        return self._feed.watch(self._current(group))
+        return self._copies.watch(group)
 
     async def groups(self, after: str, limit: int) -> list[Topology]:
-        names = sorted(name for name in self._topologies if name > after)
-        return [self._topologies[name] for name in names[:limit]]
+        return self._copies.page(after, limit)
 
     async def group_count(self) -> int:
-        return len(self._topologies)
+        return len(self._copies)
 
     def end_watches(self) -> None:
-        self._feed.end()
+        self._copies.end_watches()
 
     async def renew(self, group: str, leases: Sequence[Lease]) -> list[int]:
         raise NotImplementedError("this store keeps no leases")

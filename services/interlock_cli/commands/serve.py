@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from interlock_cli.errors import CommandError
+from interlock_cli.errors import CommandError, printable
 from interlock_cli.extras import extra
 from interlock_cli.groups import CommandGroup
 from interlock_cli.output import echo_json
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _S = TypeVar("_S", bound="Settings")
 
 _BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
+
+_TABLES = {_BOOTSTRAP: (_BOOTSTRAP, "sqlite"), _PREPROCESS: (_PREPROCESS,)}
+"""The tables of settings that each service has."""
 
 
 class ServeCommand(click.Command):
@@ -40,8 +43,9 @@ class ServeCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if self._options is None:
-            server, logs, *services = self._settings_classes()
-            kinds = [server, logs, *(kind for kind in services if kind.table in self._services)]
+            server, logs, *others = self._settings_classes()
+            tables = {table for service in self._services for table in _TABLES[service]}
+            kinds = [server, logs, *(kind for kind in others if kind.table in tables)]
             self._options = [*_COMMON_OPTIONS, *(_option(setting) for kind in kinds for setting in _declared(kind))]
         return [*self._options, *super().get_params(ctx)]
 
@@ -51,25 +55,29 @@ class ServeCommand(click.Command):
             from interlock.serving.logs import LogSettings
             from interlock.serving.server import ServerSettings
             from interlock_bootstrap.settings import BootstrapSettings
+            from interlock_bootstrap.stores.sqlite import SqliteSettings
             from interlock_preprocess.settings import PreprocessSettings
 
-        return [ServerSettings, LogSettings, BootstrapSettings, PreprocessSettings]
+        return [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, PreprocessSettings]
 
     def _serve(self, config: Path | None, as_json: bool, **flags: Any) -> None:
         from interlock.serving.config import SettingsError, load_settings_file, resolve
         from interlock.serving.logs import LogSettings, configure
         from interlock.serving.server import CannotListenError
+        from interlock_bootstrap.stores import CannotOpenStoreError
 
         def resolved(kind: type[_S]) -> _S:
             given = {setting.name: flags[_parameter_name(setting)] for setting in _declared(kind)}
             return resolve(kind, flags=given, environment=os.environ, file=file)
 
-        def announce(address: str) -> None:
+        def announce(address: str, kept: str | None) -> None:
             with contextlib.suppress(OSError):  # nobody reads it: no reason not to serve
                 if as_json:
-                    echo_json({"serving": list(self._services), "address": address}, line=True)
+                    facts = {"serving": list(self._services), "address": address}
+                    echo_json(facts if kept is None else {**facts, "store": kept}, line=True)
                 else:
-                    click.echo(f"interlock: serving {' and '.join(self._services)} on {address}")
+                    groups = "" if kept is None else f"; groups are kept in {printable(kept)}"
+                    click.echo(f"interlock: serving {' and '.join(self._services)} on {address}{groups}")
 
         try:
             file = load_settings_file(config, self._settings_classes()) if config is not None else {}
@@ -77,22 +85,26 @@ class ServeCommand(click.Command):
             asyncio.run(self._run(resolved, announce))
         except SettingsError as error:
             raise click.UsageError(str(error)) from None
-        except CannotListenError as error:
+        except (CannotListenError, CannotOpenStoreError) as error:
             raise CommandError(str(error)) from None
 
-    async def _run(self, resolved: "_Resolved", announce: Callable[[str], None]) -> None:
+    async def _run(self, resolved: "_Resolved", announce: Callable[[str, str | None], None]) -> None:
         """Serves until the process is told to stop."""
         from interlock.serving.server import Server, ServerSettings, run_until_stopped
 
         settings = resolved(ServerSettings)
         server = Server(settings)
+        kept: str | None = None
         async with contextlib.AsyncExitStack() as stack:
             with extra(self._extra):
                 if _BOOTSTRAP in self._services:
-                    from interlock_bootstrap.serve import add_bootstrap
+                    from interlock_bootstrap.serve import add_bootstrap, make_store
                     from interlock_bootstrap.settings import BootstrapSettings
+                    from interlock_bootstrap.stores.sqlite import SqliteSettings
 
-                    add_bootstrap(server, resolved(BootstrapSettings))
+                    bootstrap = resolved(BootstrapSettings)
+                    store, kept = make_store(bootstrap, resolved(SqliteSettings), os.environ)
+                    add_bootstrap(server, bootstrap, store)
                 if _PREPROCESS in self._services:
                     from interlock_preprocess.serve import add_preprocess
                     from interlock_preprocess.settings import PreprocessSettings
@@ -100,7 +112,7 @@ class ServeCommand(click.Command):
                     stack.push_async_callback(add_preprocess(server, resolved(PreprocessSettings)).close)
             port = await server.start()
             # Runs when `run_until_stopped` waits: whoever reads the line may send a signal at once.
-            asyncio.get_running_loop().call_soon(announce, address_text(settings.host, port))
+            asyncio.get_running_loop().call_soon(announce, address_text(settings.host, port), kept)
             await run_until_stopped(server)
 
 
@@ -138,14 +150,15 @@ _COMMON_OPTIONS = [
         type=click.Path(path_type=Path),
         metavar="FILE",
         envvar="INTERLOCK_CONFIG",
-        help="Settings file (TOML): tables [server], [logs], [bootstrap], [preprocess].  [env: INTERLOCK_CONFIG]",
+        help="Settings file (TOML): tables [server], [logs], [bootstrap], [sqlite], [preprocess].  "
+        "[env: INTERLOCK_CONFIG]",
     ),
     click.Option(["--json", "as_json"], is_flag=True, help="Say where it listens as one JSON line."),
 ]
 
-_EXPLANATION = """When it is ready it says on stdout where it listens; logs go to stderr. SIGTERM or Ctrl-C stops it:
-running calls have the grace period to end, and the exit code is 0. A flag goes before its environment variable, that
-before the settings file."""
+_EXPLANATION = """When it is ready it says on stdout where it listens, and where groups are kept; logs go to stderr.
+SIGTERM or Ctrl-C stops it: running calls have the grace period to end, and the exit code is 0. A flag goes before its
+environment variable, that before the settings file."""
 
 
 def _examples(name: str) -> str:
