@@ -20,8 +20,9 @@ setup: .venv/installed  ## Make the virtual environment .venv with everything in
 	.venv-stubs/bin/pip install --quiet grpcio-tools==1.71.2 mypy-protobuf==3.7.0 'setuptools<81'
 	@touch $@
 
-stubs: setup .venv-stubs/installed  ## Generate the stubs in libs/ from protos/.
+stubs: setup .venv-stubs/installed  ## Generate the stubs in libs/ from protos/, and those of services/ beside their protos.
 	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate
+	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate --template buf.gen.services.yaml
 
 lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/ruff check .

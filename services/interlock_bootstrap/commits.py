@@ -6,6 +6,7 @@ the current topology as a whole. So a slow watcher costs bounded memory and stil
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from interlock.bootstrap.v1 import bootstrap_pb2
+from interlock.serving import Refusal
 from interlock.topology import Topology
 from interlock_bootstrap.refusals import draining
 from interlock_bootstrap.watch_messages import change_messages
@@ -41,7 +43,7 @@ class CommitWatch:
         self._commits: deque[Commit] = deque()
         self._buffer = buffer
         self._fell_behind = False
-        self._ended = False
+        self._ended: Callable[[], Refusal] | None = None
         self._arrival = asyncio.Event()
 
     def __enter__(self) -> Self:
@@ -55,17 +57,24 @@ class CommitWatch:
 
     def push(self, commit: Commit) -> None:
         """Called by the feed for each commit."""
-        self.current = commit.after
         if len(self._commits) >= self._buffer:
-            self._commits.clear()
-            self._fell_behind = True
-        elif not self._fell_behind:
+            self.replace(commit.after)
+            return
+        self.current = commit.after
+        if not self._fell_behind:
             self._commits.append(commit)
         self._arrival.set()
 
-    def end(self) -> None:
-        """Called by the feed: the server is about to stop."""
-        self._ended = True
+    def replace(self, topology: Topology) -> None:
+        """Called by the feed: the commits that led to this topology are lost, or not known."""
+        self.current = topology
+        self._commits.clear()
+        self._fell_behind = True
+        self._arrival.set()
+
+    def end(self, why: Callable[[], Refusal]) -> None:
+        """Called by the feed: there is nothing more to see here. `why` makes what the follower gets."""
+        self._ended = why
         self._arrival.set()
 
     def remind(self) -> None:
@@ -79,11 +88,11 @@ class CommitWatch:
             None: the follower was reminded, and nothing came.
 
         Raises:
-            Refusal: DRAINING: the server is about to stop; follow the group elsewhere.
+            Refusal: DRAINING, STORE_UNAVAILABLE: there is nothing more to see here; follow the group elsewhere.
         """
         await self._arrival.wait()
-        if self._ended:
-            raise draining()
+        if self._ended is not None:
+            raise self._ended()
         news: Commit | Topology | None = None
         if self._fell_behind:
             self._fell_behind = False
@@ -117,7 +126,7 @@ class CommitFeed:
     def attach(self, watch: CommitWatch) -> None:
         self._watches.setdefault(watch.current.group, set()).add(watch)
         if self._ended:
-            watch.end()
+            watch.end(draining)
 
     def detach(self, watch: CommitWatch) -> None:
         group = watch.current.group
@@ -130,8 +139,17 @@ class CommitFeed:
         for watch in self._watches.get(commit.after.group, ()):
             watch.push(commit)
 
+    def replace(self, topology: Topology) -> None:
+        """The group is as told, and the commits that made it so are not known: its watches get it as a whole."""
+        for watch in self._watches.get(topology.group, ()):
+            watch.replace(topology)
+
     def end(self) -> None:
         """Ends every watch, those to come as well: the server is about to stop."""
         self._ended = True
+        self.interrupt(draining)
+
+    def interrupt(self, why: Callable[[], Refusal]) -> None:
+        """Ends the watches that there are now; `why` makes what their followers get."""
         for watch in chain.from_iterable(self._watches.values()):
-            watch.end()
+            watch.end(why)

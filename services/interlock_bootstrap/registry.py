@@ -41,8 +41,8 @@ Change = RegisterRoute | DeregisterRoute | ForceEpoch
 LONGEST_WAIT = 60.0
 """Seconds that a call without a deadline waits for what it asked to wait for."""
 
-MAX_BATCH = 100
-"""Requests that share one commit: etcd takes 128 operations in a transaction, and a row may cost more than one."""
+MAX_BATCH = 60
+"""Requests that share one commit: etcd takes 128 operations in a transaction, and a row with a lease costs two."""
 
 MAX_ATTEMPTS = 12
 """Times that a batch is tried while others come first."""
@@ -203,7 +203,7 @@ class Registry:
             if lost is not None:
                 outcomes = _with_lost_removals(outcomes, lost[1])
             try:
-                if await self._swap(before, after):
+                if await self._renewed(before, requests, outcomes) and await self._swap(before, after):
                     return after, outcomes
             except CommitUnknownError:
                 lost = after, outcomes
@@ -214,6 +214,28 @@ class Registry:
             f"others changed group {group!r} first, {MAX_ATTEMPTS} times in a row",
             retry_delay=1.0,
         )
+
+    async def _renewed(self, before: Topology, requests: Sequence[Request], outcomes: Sequence[Outcome]) -> bool:
+        """Begins anew the leases of rows that are registered again as they stand, where the store keeps leases.
+
+        Before the commit: so that afterwards it is sure that they still stand, with all of their time.
+
+        Returns:
+            Whether all of those leases still are.
+        """
+        if self._wheel is not None:
+            return True
+        standing = [
+            Lease(request.route.key, request.instance, request.route.incarnation)
+            for request, outcome in zip(requests, outcomes, strict=True)
+            if isinstance(request, RegisterRoute)
+            and isinstance(outcome, Accepted)
+            and request.lease_ttl is not None
+            and before.leases.get(request.route.key) == request.lease_ttl
+            and before.instance == request.instance
+            and before.routes[request.route.key] is outcome.topology.routes[request.route.key]
+        ]
+        return not standing or all(await self.store.renew(before.group, standing))
 
     async def _swap(self, before: Topology, after: Topology) -> bool:
         new_groups = int(before.revision == 0 and after.revision > 0)

@@ -11,6 +11,7 @@ from interlock.topology import (
     Topology,
     transition_batch,
 )
+from interlock_bootstrap.registry import MAX_BATCH
 from interlock_bootstrap.stores import Store
 from topology.examples import FULL_ROUTE, LATER_LAUNCH, LAUNCH, NOW, register, route
 
@@ -53,5 +54,5 @@ async def commit(store: Store, group: str, *requests: Request) -> Topology:
 def large_group(ranks: int) -> list[tuple[Request, ...]]:
     """Registrations of a group's ranks, in batches as large as they may be."""
     sizes = ParallelSizes(1, 1, ranks, 1)
-    requests = [register(route(tp, sizes=sizes, rank_ip="10.0.0.1")) for tp in range(ranks)]
-    return [tuple(requests[at : at + 100]) for at in range(0, ranks, 100)]
+    requests = [register(route(tp, sizes=sizes, rank_ip="10.0.0.1"), lease_ttl=60_000) for tp in range(ranks)]
+    return [tuple(requests[at : at + MAX_BATCH]) for at in range(0, ranks, MAX_BATCH)]

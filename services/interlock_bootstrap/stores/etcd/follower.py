@@ -1,0 +1,361 @@
+"""Follows etcd: keeps copies of all groups by one watch, and knows whether they are current.
+
+A watch is resumed after the last event that came; if that was compacted away, all keys are listed anew. The copies are
+current as of a moment once a read that the whole cluster answers (a quorum, so never a member that was cut off) gave a
+revision and the watch has come as far. Such a proof is made every second or so.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import groupby
+from typing import NoReturn
+
+from interlock_bootstrap.commits import Commit, CommitFeed
+from interlock_bootstrap.stores import StoreUnavailableError
+from interlock_bootstrap.stores.etcd.client import (
+    RANGE,
+    EtcdClient,
+    EtcdError,
+    EtcdUnavailableError,
+    WatchCompactedError,
+    WatchStream,
+    full_jitter,
+)
+from interlock_bootstrap.stores.etcd.copies import CopyBrokenError, GroupCopy, KeyChange
+from interlock_bootstrap.stores.etcd.keys import HEADER, ROOMS, Keys, ParsedKey
+from interlock_bootstrap.stores.etcd.settings import EtcdSettings
+from interlock_bootstrap.stores.etcd.v3 import rpc_pb2 as rpc
+
+_PAGE = 1_000
+"""Keys that are listed at once."""
+
+_OLD = ", and what this replica knows may be older than the bound that is set"
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Follower:
+    """Copies of all groups."""
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        keys: Keys,
+        settings: EtcdSettings,
+        feed: CommitFeed,
+        on_rooms: Callable[[ParsedKey, rpc.KeyValue], None],
+        on_lapse: Callable[[str], None],
+        on_availability: Callable[[bool], None],
+    ) -> None:
+        """
+        Args:
+            client: Speaks to etcd.
+            keys: The store's keys.
+            settings: How long etcd may be silent.
+            feed: Is told of each commit, in order.
+            on_rooms: Is told of each record of rooms, in order.
+            on_lapse: Is told of each group that holds something no commit has settled yet.
+            on_availability: Is told when the copies are no longer current, and when they are again.
+        """
+        self.copies: dict[str, GroupCopy] = {}
+        """Of each group with a history."""
+        self._client = client
+        self._keys = keys
+        self._settings = settings
+        self._feed = feed
+        self._on_rooms = on_rooms
+        self._on_lapse = on_lapse
+        self._on_availability = on_availability
+        self._stream: WatchStream | None = None
+        self._resume_after = 0
+        """Revision of the last event that came, or of the listing."""
+        self._position = 0
+        """Revision up to which every event came, as far as the members say."""
+        self._proved_at = float("-inf")
+        self._available = True
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expected: dict[bytes, tuple[str, asyncio.Future[bool]]] = {}
+        self._waiting: dict[str, list[tuple[Callable[[GroupCopy], bool], asyncio.Future[None]]]] = {}
+        self._progress: list[tuple[int, asyncio.Future[None]]] = []
+        self._tasks: list[asyncio.Task[NoReturn]] = []
+
+    async def start(self) -> None:
+        """Lists all keys and begins to follow them.
+
+        Raises:
+            StoreUnavailableError: etcd did not answer, or refused, within the request timeout.
+        """
+        deadline = time.monotonic() + self._settings.request_timeout_seconds
+        try:
+            await self._list()
+        except EtcdError as error:
+            raise self._unavailable(f": {error}") from error
+        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._prove())]
+        while not self.current:
+            if time.monotonic() > deadline:
+                raise self._unavailable("")
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def current(self) -> bool:
+        """The copies are not older than the staleness bound."""
+        return _clock() - self._proved_at < self._settings.staleness_bound_seconds
+
+    def copy(self, group: str) -> GroupCopy:
+        """The group as it was not longer ago than the staleness bound; an empty one if it has no history.
+
+        Raises:
+            StoreUnavailableError: That is not known.
+        """
+        self.check_current()
+        return self.copies.get(group) or GroupCopy(group)
+
+    def check_current(self) -> None:
+        """
+        Raises:
+            StoreUnavailableError: The copies may be older than the staleness bound.
+        """
+        if not self.current:
+            raise self._unavailable(_OLD)
+
+    async def until(self, group: str, condition: Callable[[GroupCopy], bool]) -> None:
+        """Waits until a group's copy meets a condition.
+
+        Raises:
+            StoreUnavailableError: It did not within the request timeout.
+        """
+        copy = self.copies.get(group)
+        if condition(copy or GroupCopy(group)):
+            return
+        met = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(group, [])
+        waiting.append((condition, met))
+        await self._patiently(met)
+
+    async def until_revision(self, revision: int) -> None:
+        """Waits until the watch has come to a revision of etcd.
+
+        Raises:
+            StoreUnavailableError: It did not within the request timeout.
+        """
+        if self._position < revision:
+            met = asyncio.get_running_loop().create_future()
+            self._progress.append((revision, met))
+            if self._stream is not None:
+                await self._stream.request_progress()
+            await self._patiently(met)
+
+    def expect(self, group: str, commit_id: bytes) -> asyncio.Future[bool]:
+        """Is done once the watch shows a commit; with False when the watch missed what it would have shown."""
+        expected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._expected[commit_id] = group, expected
+        expected.add_done_callback(lambda _: self._expected.pop(commit_id, None))
+        return expected
+
+    # Listing
+
+    async def _list(self) -> None:
+        """Makes the copies anew from all keys, as of one revision."""
+        found: dict[str, list[KeyChange]] = {}
+        first, end = self._keys.everything
+        revision = 0
+        while True:
+            request = rpc.RangeRequest(key=first, range_end=end, limit=_PAGE, revision=revision)
+            page = await self._client.call(RANGE, request)
+            revision = revision or page.header.revision
+            for kv in page.kvs:
+                if (parsed := self._keys.parse(kv.key)) is not None:
+                    found.setdefault(parsed.group, []).append((parsed, kv, False))
+            if not page.more:
+                break
+            first = page.kvs[-1].key + b"\0"
+        after = self._resume_after
+        listed = {group: changes for group, changes in found.items() if any(c[0].kind == HEADER for c in changes)}
+        for group in self.copies.keys() - listed.keys():
+            self._replace(GroupCopy(group))
+            del self.copies[group]
+        for group, changes in listed.items():
+            copy = GroupCopy(group)
+            copy.apply(changes)
+            self._replace(copy)
+        rooms = [(parsed, kv) for changes in found.values() for parsed, kv, _ in changes if parsed.kind == ROOMS]
+        for parsed, kv in sorted(rooms, key=lambda each: (each[1].mod_revision, each[1].key)):
+            if kv.mod_revision > after:
+                self._on_rooms(parsed, kv)
+        self._resume_after = revision
+        self._advance(revision)
+
+    def _replace(self, copy: GroupCopy) -> None:
+        """Takes a group as it was listed; commits in between are not known."""
+        before = self.copies.get(copy.topology.group)
+        self.copies[copy.topology.group] = copy
+        if before is not None and copy.header_mod != before.header_mod:
+            for commit_id, (group, expected) in self._expected.items():
+                if group == copy.topology.group and not expected.done():
+                    expected.set_result(commit_id == copy.commit_id)
+        if before is not None and copy.topology != before.topology:
+            self._feed.replace(copy.topology)
+        self._settle(copy)
+
+    # Watching
+
+    async def _follow(self) -> NoReturn:
+        attempts = 0
+        list_first = False
+        while True:
+            try:
+                if list_first:
+                    await self._list()
+                    list_first = False
+                stream = await self._client.watch(*self._keys.everything, self._resume_after + 1)
+                try:
+                    await self._read(stream)
+                finally:
+                    self._stream = None
+                    stream.cancel()
+            except (WatchCompactedError, CopyBrokenError) as error:
+                _LOGGER.warning("listing all groups anew: %s", error)
+                list_first = True
+            except EtcdError as error:
+                _LOGGER.warning("the watch of etcd broke and is begun again: %s", error)
+            except Exception:
+                _LOGGER.exception("what etcd keeps cannot be understood; listing all groups anew")
+                list_first = True
+            await asyncio.sleep(full_jitter(attempts))
+            attempts += 1
+
+    async def _read(self, stream: WatchStream) -> NoReturn:
+        silence = self._settings.progress_seconds + self._settings.attempt_timeout_seconds
+        self._stream = stream
+        while True:
+            try:
+                response = await stream.read(silence)
+            except EtcdUnavailableError:
+                self._client.turn_from(stream.member)
+                raise
+            for _, events in groupby(response.events, key=lambda event: event.kv.mod_revision):
+                self._take_in(events)
+            if not response.events:
+                self._advance(response.header.revision)
+
+    def _take_in(self, events: Iterable[rpc.Event]) -> None:
+        """Takes in all that one revision of etcd changed."""
+        by_group: dict[str, list[KeyChange]] = {}
+        revision = 0
+        for event in events:
+            revision = event.kv.mod_revision
+            parsed = self._keys.parse(event.kv.key)
+            gone = event.type == rpc.Event.EVENT_TYPE_DELETE
+            if parsed is None:
+                continue
+            if parsed.kind != ROOMS:
+                by_group.setdefault(parsed.group, []).append((parsed, event.kv, gone))
+            elif not gone:
+                self._on_rooms(parsed, event.kv)
+        for group, changes in by_group.items():
+            copy = self.copies.get(group) or GroupCopy(group)
+            before = copy.topology
+            if copy.apply(changes):
+                self.copies[group] = copy
+                if copy.topology.revision != before.revision:
+                    self._feed.publish(Commit(before, copy.topology))
+                if (expected := self._expected.get(copy.commit_id)) is not None and not expected[1].done():
+                    expected[1].set_result(True)
+            self._settle(copy)
+        self._resume_after = revision
+        self._advance(revision)
+
+    def _settle(self, copy: GroupCopy) -> None:
+        """Sees to who waits for a group."""
+        group = copy.topology.group
+        if waiting := self._waiting.pop(group, None):
+            for condition, met in waiting:
+                if not met.done():
+                    if condition(copy):
+                        met.set_result(None)
+                    else:
+                        self._waiting.setdefault(group, []).append((condition, met))
+        if copy.lapsed or copy.miscounted:
+            self._on_lapse(group)
+
+    def _advance(self, revision: int) -> None:
+        self._position = max(self._position, revision)
+        waiting, self._progress = self._progress, []
+        for awaited, met in waiting:
+            if met.done():
+                continue
+            if awaited <= self._position:
+                met.set_result(None)
+            else:
+                self._progress.append((awaited, met))
+
+    # Being current
+
+    async def _prove(self) -> NoReturn:
+        attempts = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.attempt_timeout_seconds):
+                    self._proved_at = await self._prove_once()
+            except (EtcdError, StoreUnavailableError, TimeoutError) as error:
+                _LOGGER.debug("cannot prove that the copies are current: %s", error)
+                pause = full_jitter(attempts)
+                attempts += 1
+            else:
+                self._tell_availability()
+                pause = self._settings.progress_seconds
+                attempts = 0
+            await asyncio.sleep(pause)
+
+    async def _prove_once(self) -> float:
+        """The time as of which the copies are current."""
+        asked_at = _clock()
+        stream = self._stream
+        if stream is None:
+            raise EtcdUnavailableError("there is no watch")
+        await stream.request_progress()  # in any case: a watch that is silent for longer is taken for broken
+        first, _ = self._keys.everything
+        answer = await self._client.attempt(RANGE, rpc.RangeRequest(key=first, count_only=True))
+        await self.until_revision(answer.header.revision)
+        return asked_at
+
+    def _tell_availability(self) -> None:
+        """Tells whether the copies are current, if that is news; looks again when the last proof is too old."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        left = self._proved_at + self._settings.staleness_bound_seconds - _clock()
+        if left > 0:
+            self._expiry = asyncio.get_running_loop().call_later(left, self._tell_availability)
+        if self._available != (left > 0):
+            self._available = left > 0
+            if self._available:
+                _LOGGER.info("etcd answers again; serving")
+            else:
+                _LOGGER.error("%s", self._unavailable(_OLD))
+                self._feed.interrupt(partial(self._unavailable, _OLD))  # they would see nothing, and not know it
+            self._on_availability(self._available)
+
+    def _unavailable(self, more: str) -> StoreUnavailableError:
+        return StoreUnavailableError(f"etcd at {self._settings.endpoints} does not answer{more}")
+
+    async def _patiently(self, met: asyncio.Future[None]) -> None:
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_seconds):
+                await met
+        except TimeoutError:
+            raise self._unavailable("") from None
+
+
+def _clock() -> float:
+    """Seconds, those included in which this machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
