@@ -140,7 +140,7 @@ class EtcdCluster:
                     return member
         raise AssertionError("the etcd cluster has no leader")
 
-    def etcdctl(self, *arguments: str, endpoints: str | None = None) -> str:
+    def etcdctl(self, *arguments: str, endpoints: str | None = None, user: str | None = None) -> str:
         """What etcd's own command says.
 
         Raises:
@@ -156,6 +156,7 @@ class EtcdCluster:
                     if files
                     else ()
                 ),
+                *(("--user", user) if user else ()),
                 *("--dial-timeout", "2s", "--command-timeout", "2s"),
                 *arguments,
             ],

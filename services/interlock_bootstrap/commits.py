@@ -6,7 +6,7 @@ the current topology as a whole. So a slow watcher costs bounded memory and stil
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -18,6 +18,9 @@ from interlock.serving import Refusal
 from interlock.topology import Topology
 from interlock_bootstrap.refusals import draining
 from interlock_bootstrap.watch_messages import change_messages
+
+WOKEN_AT_ONCE = 100
+"""Watches that are woken before others have their turn: who registers where 10,000 watch is not answered after them."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,13 @@ class CommitWatch:
         self._feed.detach(self)
 
     def push(self, commit: Commit) -> None:
-        """Called by the feed for each commit."""
+        """Called by the feed for each commit; `wake` follows."""
         if len(self._commits) >= self._buffer:
             self.replace(commit.after)
             return
         self.current = commit.after
         if not self._fell_behind:
             self._commits.append(commit)
-        self._arrival.set()
 
     def replace(self, topology: Topology) -> None:
         """Called by the feed: the commits that led to this topology are lost, or not known."""
@@ -76,6 +78,11 @@ class CommitWatch:
         """Called by the feed: there is nothing more to see here. `why` makes what the follower gets."""
         self._ended = why
         self._arrival.set()
+
+    def wake(self) -> None:
+        """Called by the feed: has `next` give what was pushed, unless it did already."""
+        if self._commits or self._fell_behind:
+            self._arrival.set()
 
     def remind(self) -> None:
         """Has `next` give nothing, if there is nothing to give."""
@@ -136,8 +143,18 @@ class CommitFeed:
             del self._watches[group]
 
     def publish(self, commit: Commit) -> None:
-        for watch in self._watches.get(commit.after.group, ()):
+        watches = self._watches.get(commit.after.group, ())
+        for watch in watches:
             watch.push(commit)
+        self._wake(iter(tuple(watches)))
+
+    def _wake(self, watches: Iterator[CommitWatch]) -> None:
+        """Wakes some watches, and the others once these had their turn."""
+        for number, watch in enumerate(watches, start=1):
+            watch.wake()
+            if number == WOKEN_AT_ONCE:
+                asyncio.get_running_loop().call_soon(self._wake, watches)
+                return
 
     def replace(self, topology: Topology) -> None:
         """The group is as told, and the commits that made it so are not known: its watches get it as a whole."""

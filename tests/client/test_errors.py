@@ -141,7 +141,7 @@ def test_what_a_group_lacks_is_told_by_key(face: Face) -> None:
         (Reason.OVERLOADED, OverloadedError),
         (Reason.TOO_MANY_GROUPS, OverloadedError),
         (Reason.TOO_MANY_ROOMS, OverloadedError),
-        (Reason.LEASES_UNSUPPORTED, RefusedError),
+        (Reason.SHARED_MEMORY_OFF, RefusedError),
     ],
 )
 def test_each_family_of_reasons_has_a_class(face: Face, reason: Reason, kind: type[RefusedError]) -> None:

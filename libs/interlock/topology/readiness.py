@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from heapq import nsmallest
 
-from interlock.topology.contract import SharedValues, missing_declarations, shared_values
+from interlock.topology.contract import SharedValues
 from interlock.topology.limits import MAX_LISTED_KEYS
 from interlock.topology.state import Topology
 from interlock.topology.values import Instance, RankKey
@@ -26,13 +26,7 @@ def undeclared_count(topology: Topology) -> int:
 
 def undeclared_keys(topology: Topology, limit: int = MAX_LISTED_KEYS) -> tuple[RankKey, ...]:
     """The lowest keys that still have to declare a value that another rank declared, at most `limit` of them."""
-    standing = topology.routes.contract()
-    if standing is None or not topology.routes.undeclared_count():
-        return ()
-    undeclared = (
-        route.key for route in topology.routes.values() if missing_declarations(shared_values(route), standing)
-    )
-    return tuple(nsmallest(limit, undeclared))
+    return tuple(nsmallest(limit, topology.routes.undeclared()))
 
 
 @dataclass(frozen=True, slots=True)

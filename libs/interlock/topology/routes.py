@@ -1,15 +1,22 @@
 """The live routes of a group, with an index of what they share and of what is missing."""
 
-from collections.abc import Iterable, Iterator, Mapping, ValuesView
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
+from itertools import chain, islice
+from operator import attrgetter
 
-from interlock.topology.contract import SharedValues, missing_declarations, shared_values, standing_contract
+from interlock.topology.contract import (
+    SharedValue,
+    SharedValues,
+    missing_declarations,
+    shared_values,
+    standing_contract,
+)
 from interlock.topology.limits import MAX_LISTED_KEYS
 from interlock.topology.rank_map import RankMap
 from interlock.topology.values import ParallelSizes, RankKey, Route
 
-Variants = tuple[tuple[SharedValues, int], ...]
-"""Distinct shared values with the number of routes that hold each. Few: the contract lets them differ only in what
+Variants = tuple[tuple[SharedValues, RankMap[None]], ...]
+"""Distinct shared values with the keys of the routes that hold each. Few: the contract lets them differ only in what
 is left undeclared."""
 
 
@@ -41,13 +48,8 @@ class Routes(Mapping[RankKey, Route]):
         put = {route.key: route for route in registered}
         after = Routes()
         after._rows = self._rows.changed(removed, put)
-        variants = self._variants
-        for key in removed | put.keys():
-            if (standing := self._rows.get(key)) is not None:
-                variants = _counted(variants, shared_values(standing), -1)
-        for route in put.values():
-            variants = _counted(variants, shared_values(route), 1)
-        after._variants = variants
+        gone = (self._rows[key] for key in removed | put.keys() if key in self._rows)
+        after._variants = _with(_without(self._variants, gone), put.values())
         after.lowest_missing = self._lowest_missing_in(after, removed, put)
         return after
 
@@ -80,15 +82,27 @@ class Routes(Mapping[RankKey, Route]):
         """The contract that these routes make, one of them left out if named. None: no route is left."""
         variants = self._variants
         if without is not None and without in self._rows:
-            variants = _counted(variants, shared_values(self._rows[without]), -1)
+            variants = _without(variants, [self._rows[without]])
         return standing_contract(shared for shared, _ in variants)
 
     def undeclared_count(self) -> int:
         """How many routes still have to declare what another one declared."""
+        return sum(map(len, self._undeclared()))
+
+    def undeclared(self) -> Iterator[RankKey]:
+        """Their keys, in no particular order."""
+        return chain.from_iterable(self._undeclared())
+
+    def _undeclared(self) -> list[RankMap[None]]:
         standing = self.contract()
         if standing is None:
-            return 0
-        return sum(count for shared, count in self._variants if missing_declarations(shared, standing))
+            return []
+        return [keys for shared, keys in self._variants if missing_declarations(shared, standing)]
+
+    def holders(self, field: str, value: SharedValue) -> Iterator[RankKey]:
+        """Keys of the routes that hold a value of one field, such as `sizes.tp`; in no particular order."""
+        held = attrgetter(field)
+        return chain.from_iterable(keys for shared, keys in self._variants if held(shared) == value)
 
     def since(self, before: "Routes") -> tuple[list[RankKey], list[Route]]:
         """Keys that went and routes that came or changed since `before`, both by key."""
@@ -119,13 +133,30 @@ class Routes(Mapping[RankKey, Route]):
         return f"Routes({list(self._rows.values())!r})"
 
 
-def _counted(variants: Variants, shared: SharedValues, by: int) -> Variants:
-    """The index with `by` more routes that hold these values."""
-    for at, (variant, count) in enumerate(variants):
-        if variant == shared:
-            rest = variants[:at] + variants[at + 1 :]
-            return ((variant, count + by), *rest) if count + by else rest
-    return (*variants, (shared, by))
+def _without(variants: Variants, routes: Iterable[Route]) -> Variants:
+    """The index without these routes, which it has."""
+    return _regrouped(variants, routes, lambda keys, these: keys.changed(removed=these))
+
+
+def _with(variants: Variants, routes: Iterable[Route]) -> Variants:
+    """The index with these routes more."""
+    return _regrouped(variants, routes, lambda keys, these: keys.changed(put=dict.fromkeys(these)))
+
+
+def _regrouped(
+    variants: Variants, routes: Iterable[Route], change: Callable[[RankMap[None], list[RankKey]], RankMap[None]]
+) -> Variants:
+    groups: list[tuple[SharedValues, RankMap[None], list[RankKey]]] = [(*variant, []) for variant in variants]
+    for route in routes:
+        shared = shared_values(route)
+        for variant, _, these in groups:
+            if variant == shared:
+                these.append(route.key)
+                break
+        else:
+            groups.append((shared, RankMap(), [route.key]))
+    changed = ((shared, change(keys, these) if these else keys) for shared, keys, these in groups)
+    return tuple((shared, keys) for shared, keys in changed if keys)
 
 
 def _missing(rows: RankMap[Route], sizes: ParallelSizes, start: int) -> Iterator[RankKey]:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 
 from interlock.reasons import Reason
 from interlock.topology.contract import (
-    UNDECLARABLE_FIELDS,
     SharedValues,
     cut_apart,
-    declared,
     differences,
     shared_values,
     value_text,
@@ -303,12 +301,11 @@ def _mismatch(topology: Topology, key: RankKey, standing: SharedValues, offered:
     broken = differences(standing, offered)
     if not broken:
         return None
-    others = [route for route in topology.routes.values() if route.key != key]
-    mismatches = []
-    for field, stands, offers in broken:
-        # The others agree on what is not undeclared, so who declares anything holds the standing value.
-        holders = (route.key for route in others if field not in UNDECLARABLE_FIELDS or declared(getattr(route, field)))
-        mismatches.append(FieldMismatch(field, stands, offers, held_by=min(holders)))
+    others = topology.routes.changed(removed=[key])
+    mismatches = [
+        FieldMismatch(field, stands, offers, held_by=min(others.holders(field, stands)))
+        for field, stands, offers in broken
+    ]
     return Refused(
         Reason.CONTRACT_MISMATCH,
         f"rank {key} does not fit group {topology.group!r}: " + "; ".join(map(_mismatch_text, mismatches)),

@@ -1,6 +1,7 @@
 """What every store does: its watches see each revision once, in order, after its commit, and cost bounded memory."""
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
@@ -69,6 +70,19 @@ async def test_all_watches_of_a_group_share_what_they_are_told(store):
     with store.watch("a") as first, store.watch("a") as second:
         await commit(store, "a", register(route(0)))
         assert await first.next() is await second.next()
+
+
+async def test_a_crowd_of_watches_is_told_all_of_it(store):
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(store.watch("a")) for _ in range(350)]
+        following = [asyncio.ensure_future(seen_until(watch, 1)) for watch in crowd]
+        first = await commit(store, "a", register(route(0)))
+        second = await commit(store, "a", register(route(1)))
+        assert all(watch.current == second for watch in crowd)
+        told = await asyncio.gather(*following)
+        rest = await asyncio.gather(*(seen_until(watch, second.revision) for watch in crowd))
+    assert [[each.after.revision for each in seen] for seen in told] == [[first.revision]] * 350
+    assert [[each.after.revision for each in seen] for seen in rest] == [[second.revision]] * 350
 
 
 async def test_other_groups_are_not_told(store):

@@ -1,8 +1,11 @@
 """Follows etcd: keeps copies of all groups by one watch, and knows whether they are current.
 
-A watch is resumed after the last event that came; if that was compacted away, all keys are listed anew. The copies are
-current as of a moment once a read that the whole cluster answers (a quorum, so never a member that was cut off) gave a
-revision and the watch has come as far. Such a proof is made every second or so.
+A watch is resumed after the last event that came; if that was compacted away, all keys are listed anew.
+
+The copies are current as of a moment if they have the last commit that the cluster knew then. The cluster is asked
+every second or so by a read that takes a quorum, so never of a member that was cut off. The progress that a watch tells
+would not do as a proof: members before 3.4.25 and 3.5.8 tell it ahead of events that wait to be sent (etcd issue
+15220), all members tell it without asking others. It is asked for only to see that the watch lives.
 """
 
 import asyncio
@@ -72,14 +75,13 @@ class Follower:
         self._stream: WatchStream | None = None
         self._resume_after = 0
         """Revision of the last event that came, or of the listing."""
-        self._position = 0
-        """Revision up to which every event came, as far as the members say."""
         self._proved_at = float("-inf")
         self._available = True
         self._expiry: asyncio.TimerHandle | None = None
         self._expected: dict[bytes, tuple[str, asyncio.Future[bool]]] = {}
         self._waiting: dict[str, list[tuple[Callable[[GroupCopy], bool], asyncio.Future[None]]]] = {}
-        self._progress: list[tuple[int, asyncio.Future[None]]] = []
+        self._sought: tuple[int, asyncio.Future[None]] | None = None
+        """The revision that the present proof waits for."""
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
@@ -142,19 +144,6 @@ class Follower:
         waiting.append((condition, met))
         await self._patiently(met)
 
-    async def until_revision(self, revision: int) -> None:
-        """Waits until the watch has come to a revision of etcd.
-
-        Raises:
-            StoreUnavailableError: It did not within the request timeout.
-        """
-        if self._position < revision:
-            met = asyncio.get_running_loop().create_future()
-            self._progress.append((revision, met))
-            if self._stream is not None:
-                await self._stream.request_progress()
-            await self._patiently(met)
-
     def expect(self, group: str, commit_id: bytes) -> asyncio.Future[bool]:
         """Is done once the watch shows a commit; with False when the watch missed what it would have shown."""
         expected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -192,7 +181,6 @@ class Follower:
         for parsed, kv in sorted(rooms, key=lambda each: (each[1].mod_revision, each[1].key)):
             if kv.mod_revision > after:
                 self._on_rooms(parsed, kv)
-        self._resume_after = revision
         self._advance(revision)
 
     def _replace(self, copy: GroupCopy) -> None:
@@ -245,8 +233,6 @@ class Follower:
                 raise
             for _, events in groupby(response.events, key=lambda event: event.kv.mod_revision):
                 self._take_in(events)
-            if not response.events:
-                self._advance(response.header.revision)
 
     def _take_in(self, events: Iterable[rpc.Event]) -> None:
         """Takes in all that one revision of etcd changed."""
@@ -272,7 +258,6 @@ class Follower:
                 if (expected := self._expected.get(copy.commit_id)) is not None and not expected[1].done():
                     expected[1].set_result(True)
             self._settle(copy)
-        self._resume_after = revision
         self._advance(revision)
 
     def _settle(self, copy: GroupCopy) -> None:
@@ -289,15 +274,13 @@ class Follower:
             self._on_lapse(group)
 
     def _advance(self, revision: int) -> None:
-        self._position = max(self._position, revision)
-        waiting, self._progress = self._progress, []
-        for awaited, met in waiting:
-            if met.done():
-                continue
-            if awaited <= self._position:
-                met.set_result(None)
-            else:
-                self._progress.append((awaited, met))
+        """Everything up to a revision has been taken in."""
+        self._resume_after = revision
+        if self._sought is not None and self._sought[0] <= revision:
+            _, seen = self._sought
+            self._sought = None
+            if not seen.done():
+                seen.set_result(None)
 
     # Being current
 
@@ -323,10 +306,12 @@ class Follower:
         stream = self._stream
         if stream is None:
             raise EtcdUnavailableError("there is no watch")
-        await stream.request_progress()  # in any case: a watch that is silent for longer is taken for broken
-        first, _ = self._keys.everything
-        answer = await self._client.attempt(RANGE, rpc.RangeRequest(key=first, count_only=True))
-        await self.until_revision(answer.header.revision)
+        await stream.request_progress()  # a watch that does not answer for longer is taken for broken
+        answer = await self._client.attempt(RANGE, rpc.RangeRequest(key=self._keys.last_commit, keys_only=True))
+        if answer.kvs and answer.kvs[0].mod_revision > self._resume_after:
+            seen = asyncio.get_running_loop().create_future()
+            self._sought = answer.kvs[0].mod_revision, seen
+            await seen
         return asked_at
 
     def _tell_availability(self) -> None:

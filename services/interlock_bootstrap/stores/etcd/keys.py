@@ -1,5 +1,6 @@
 """Names of the keys in etcd.
 
+    PREFIX/last-commit                            empty; every commit of anything puts it
     PREFIX/groups/GROUP/header                    the group: `records.Header`
     PREFIX/groups/GROUP/epochs/EPOCH/ranks/KEY    one rank: `records.Rank`
     PREFIX/groups/GROUP/epochs/EPOCH/leases/KEY   there while the lease of its route runs; hangs on an etcd lease
@@ -37,12 +38,12 @@ class Keys:
     """The keys under one prefix."""
 
     def __init__(self, prefix: str) -> None:
-        self._groups = f"/{prefix.strip('/')}/groups/"
-
-    @property
-    def everything(self) -> tuple[bytes, bytes]:
+        root = f"/{prefix.strip('/')}/"
+        self._groups = f"{root}groups/"
+        self.everything = _all_under(root)
         """The range of all keys of the store."""
-        return _all_under(self._groups)
+        self.last_commit = f"{root}last-commit".encode()
+        """Its `mod_revision` is that of the last commit: who saw as much of etcd has seen every commit."""
 
     def header(self, group: str) -> bytes:
         return f"{self._groups}{group}/{HEADER}".encode()

@@ -141,7 +141,7 @@ def commit_operations(
     granted: Mapping[RankKey, int],
     commit_id: bytes,
 ) -> list[rpc.RequestOp]:
-    """The operations that make `before` into `after`, the header first.
+    """The operations that make `before` into `after`.
 
     Args:
         keys: The store's keys.
@@ -152,7 +152,10 @@ def commit_operations(
         commit_id: Marks the header.
     """
     group, epoch = after.group, after.epoch
-    operations = [_put(keys.header(group), header_record(after, commit_id).SerializeToString())]
+    operations = [
+        _put(keys.last_commit),
+        _put(keys.header(group), header_record(after, commit_id).SerializeToString()),
+    ]
     if before.epoch != epoch:
         operations.append(_delete(*keys.epochs_before(group, epoch)))
     layout = ""
@@ -168,7 +171,7 @@ def commit_operations(
             _put(keys.rank(group, epoch, key), rank_record(after, key, layout).SerializeToString())
             for key in difference.changed
         ),
-        *(_put(keys.lease(group, epoch, key), b"", granted[key]) for key in difference.leased),
+        *(_put(keys.lease(group, epoch, key), lease=granted[key]) for key in difference.leased),
         *(_delete(keys.lease(group, epoch, key)) for key in difference.released),
     ]
     # There are many only after a launch that changed its sizes over and over; later commits forget the rest.
@@ -184,7 +187,7 @@ def _layout_of(topology: Topology) -> SpecLayout | None:
     return layout if isinstance(layout, SpecLayout) else None
 
 
-def _put(key: bytes, value: bytes, lease: int = 0) -> rpc.RequestOp:
+def _put(key: bytes, value: bytes = b"", lease: int = 0) -> rpc.RequestOp:
     return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value, lease=lease))
 
 

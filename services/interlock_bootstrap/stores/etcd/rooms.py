@@ -148,14 +148,14 @@ class RoomBatches:
 
     async def _put(self, batches: dict[bytes, list[_Part]], lease: int) -> None:
         """Puts all keys at once, if they are not there yet: so it can be asked for again, and happens only once."""
-        puts = []
+        puts = [rpc.PutRequest(key=self._keys.last_commit)]
         for key, parts in batches.items():
             record = records_pb2.Rooms()
             for part in parts:
                 record.rooms.extend(part.dp_ranks.keys())
                 record.dp_ranks.extend(part.dp_ranks.values())
             puts.append(rpc.PutRequest(key=key, value=record.SerializeToString(), lease=lease))
-        unwritten = rpc.Compare(target=rpc.Compare.COMPARE_TARGET_VERSION, key=puts[0].key, version=0)
+        unwritten = rpc.Compare(target=rpc.Compare.COMPARE_TARGET_VERSION, key=next(iter(batches)), version=0)
         await self._client.call(
             TXN, rpc.TxnRequest(compare=[unwritten], success=[rpc.RequestOp(request_put=put) for put in puts])
         )

@@ -147,7 +147,12 @@ class EtcdStore:
         answer = await self._client.call(TXN, self._if_unchanged(copy, [count]))
         if answer.succeeded and answer.responses[0].response_range.count == len(topology.leases):
             return True
-        await self._follower.until_revision(answer.header.revision)
+        # What changed is known to this replica, too, before the caller looks again.
+        header_mod = copy.header_mod if answer.succeeded else _mod_revision(answer.responses[0].response_range)
+        await self._follower.until(
+            topology.group,
+            lambda now: now.header_mod > header_mod or (now.header_mod == header_mod and bool(now.lapsed)),
+        )
         return False
 
     async def _commit(self, copy: GroupCopy, after: Topology) -> bool:
@@ -204,8 +209,7 @@ class EtcdStore:
                     async with asyncio.timeout(self._settings.request_timeout_seconds):
                         await expected
                 return True
-            header = answer.responses[0].response_range.kvs
-            return await self._found(group, header[0].mod_revision if header else 0, expected)
+            return await self._found(group, _mod_revision(answer.responses[0].response_range), expected)
         except EtcdRefusedError as error:
             if "lease not found" in str(error):
                 return False  # a lease of this commit ran out before it: there will be new ones for the next try
@@ -229,8 +233,7 @@ class EtcdStore:
     async def _header_mod(self, group: str) -> int:
         """`mod_revision` of a group's header as the whole cluster knows it; 0: it has none."""
         request = rpc.RangeRequest(key=self._keys.header(group), keys_only=True)
-        answer = await self._client.call(RANGE, request)
-        return answer.kvs[0].mod_revision if answer.kvs else 0
+        return _mod_revision(await self._client.call(RANGE, request))
 
     # Leases
 
@@ -279,6 +282,11 @@ class EtcdStore:
         self._follower.check_current()
         with _store_errors():
             return await self._rooms.register(group, epoch, dp_ranks)
+
+
+def _mod_revision(header: rpc.RangeResponse) -> int:
+    """That of the one key that was asked for; 0: there is none."""
+    return header.kvs[0].mod_revision if header.kvs else 0
 
 
 def _without_lapsed(copy: GroupCopy) -> Topology:

@@ -90,6 +90,17 @@ async def test_a_lease_that_runs_out_is_one_revision_whoever_sees_it(replicas):
     assert (after.revision, after.ready) == (before.revision + 2, True)
 
 
+async def test_what_stands_is_not_confirmed_when_a_lease_ran_out_that_no_watch_has_shown_yet(settings):
+    async with replica(settings) as only:
+        await only.registry.change("a", register(route(0)))
+        before = (await only.registry.change("a", register(route(1), lease_ttl=60_000))).topology
+        assert await only.store.compare_and_swap(before, before)
+        leases = f"{settings.prefix}/groups/a/epochs/{1:016x}/leases/"
+        shared_cluster().etcdctl("del", leases, "--prefix")  # the event loop stands still meanwhile
+        assert not await only.store.compare_and_swap(before, before)
+        assert (await only.store.load("a")).registered == 1
+
+
 async def test_leases_that_run_out_while_nobody_is_there_are_known_by_key_and_incarnation(settings):
     async with replica(settings) as first:
         await first.registry.change("a", register(route(0, incarnation=5)))
@@ -206,6 +217,7 @@ async def test_a_new_epoch_leaves_nothing_of_the_one_before_in_etcd(replicas, se
         f"{settings.prefix}/groups/a/header",
         f"{settings.prefix}/groups/ab/epochs/{1:016x}/ranks/0.0.0.0",
         f"{settings.prefix}/groups/ab/header",
+        f"{settings.prefix}/last-commit",
     ]
 
 
