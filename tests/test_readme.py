@@ -20,7 +20,11 @@ CORPUS = ROOT / "tests" / "data" / "corpus"
 @pytest.fixture
 def interlock(tmp_path):
     """Runs `interlock` as the README does, against an address of the test's own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "libs"), str(ROOT / "services")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "libs"), str(ROOT / "services")]),
+        "STATE_DIRECTORY": str(tmp_path / "state"),
+    }
 
     def command(words, **options):
         return subprocess.Popen(

@@ -135,3 +135,9 @@ async def test_rooms_leave_the_file_once_they_are_over(open_store):
     await until(lambda: store.writer.transactions > transactions)
     await open_store()
     assert open_store.listener.told == []
+
+
+async def test_every_commit_waits_for_the_disk(store):
+    connection = store.writer._database._connection
+    settings = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "synchronous")]
+    assert settings == [("wal",), (2,)]  # 2: FULL, which syncs the log at each commit
