@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import NamedTuple
 
 from interlock.bootstrap.v1 import bootstrap_service_pb2, bootstrap_service_pb2_grpc
 from interlock.serving.server import Server
@@ -13,6 +14,8 @@ from interlock_bootstrap.rooms import Rooms
 from interlock_bootstrap.servicer import BootstrapServicer
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores import Store
+from interlock_bootstrap.stores.etcd.settings import EtcdSettings
+from interlock_bootstrap.stores.etcd.store import EtcdStore
 from interlock_bootstrap.stores.memory import MemoryStore
 from interlock_bootstrap.stores.sqlite import SqliteSettings, SqliteStore, default_state_folder
 
@@ -20,19 +23,30 @@ SERVICE_NAME: str = bootstrap_service_pb2.DESCRIPTOR.services_by_name["Bootstrap
 """Full name of the service, as health and reflection know it."""
 
 
-def make_store(
-    settings: BootstrapSettings, sqlite_settings: SqliteSettings, environment: Mapping[str, str]
-) -> tuple[Store, str]:
-    """The store that the settings ask for, not started, and where it keeps what it keeps, for people.
+class ChosenStore(NamedTuple):
+    """The store that the settings ask for."""
 
+    store: Store
+    """Not started."""
+    place: str
+    """Where it keeps groups, for people."""
+
+
+def choose_store(
+    settings: BootstrapSettings, sqlite: SqliteSettings, etcd: EtcdSettings, environment: Mapping[str, str]
+) -> ChosenStore:
+    """
     Raises:
         CannotOpenStoreError: No place for it is known.
     """
-    if settings.store == "memory":
-        return MemoryStore(settings.watch_buffer), "memory, which a restart forgets"
-    folder = sqlite_settings.state_folder or default_state_folder(environment)
-    store = SqliteStore(folder, settings.watch_buffer, settings.room_ttl_seconds)
-    return store, str(store.path)
+    watch_buffer, room_ttl = settings.watch_buffer, settings.room_ttl_seconds
+    match settings.store:
+        case "memory":
+            return ChosenStore(MemoryStore(watch_buffer), "memory, which a restart forgets")
+        case "etcd":
+            return ChosenStore(EtcdStore(etcd, watch_buffer, room_ttl), f"etcd at {etcd.endpoints} under {etcd.prefix}")
+    store = SqliteStore(sqlite.state_folder or default_state_folder(environment), watch_buffer, room_ttl)
+    return ChosenStore(store, str(store.path))
 
 
 def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | None = None) -> BootstrapServicer:
@@ -41,7 +55,7 @@ def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | No
     Args:
         server: It opens the store when it starts, and closes it when it has stopped.
         settings: Bounds of the service.
-        store: Not started, as `make_store` gives it. None: a memory store.
+        store: Not started, as `choose_store` gives it. None: a memory store.
     """
     store = store or MemoryStore(settings.watch_buffer)
     wheel = None if store.keeps_leases else LeaseWheel(time.monotonic)

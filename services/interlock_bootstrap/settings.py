@@ -13,9 +13,9 @@ class BootstrapSettings(Settings):
 
     store: str = setting(
         "sqlite",
-        "Where groups and rooms are kept. sqlite: in a file of this server; what it answered survives a crash and a "
-        "loss of power. memory: nowhere; for trials.",
-        choices=("sqlite", "memory"),
+        "Where groups and rooms are kept. sqlite: in a file of this server alone. etcd: there, for any number of "
+        "servers. memory: nowhere; for trials.",
+        choices=("sqlite", "etcd", "memory"),
     )
     max_groups: int = setting(10_000, "Groups kept; a further one is refused (TOO_MANY_GROUPS).", minimum=1)
     max_watchers: int = setting(10_000, "Watches open at once; further ones are refused (OVERLOADED).", minimum=1)

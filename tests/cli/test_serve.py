@@ -1,18 +1,24 @@
 """`interlock serve`: real processes."""
 
 import json
+import re
 import signal
 import socket
+import sqlite3
 import subprocess
+import uuid
+from contextlib import closing
 
 import pytest
 
 from cli.running import PATIENCE, error_line
+from etcd_cluster import free_ports, shared_cluster
 from interlock.client import BootstrapClient, InterlockError, PreprocessClient, RetryPolicy
 from interlock.serving.config import declared_settings
 from interlock.serving.logs import LogSettings
 from interlock.serving.server import ServerSettings
 from interlock_bootstrap.settings import BootstrapSettings
+from interlock_bootstrap.stores.etcd.settings import EtcdSettings
 from interlock_bootstrap.stores.sqlite import SqliteSettings
 from interlock_preprocess.settings import PreprocessSettings
 
@@ -79,20 +85,21 @@ def test_a_port_that_is_taken_is_one_line(run):
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("bootstrap", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings]),
+        ("bootstrap", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings]),
         ("preprocess", [ServerSettings, LogSettings, PreprocessSettings]),
-        ("all", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, PreprocessSettings]),
+        ("all", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings]),
     ],
 )
 def test_every_setting_of_a_service_is_an_option_with_its_default_and_variable(invoke, name, kinds):
     help_text = " ".join(invoke("serve", name, "--help").stdout.split())
-    for kind in kinds:
+    _, *sections = re.split(r"Options \[(\w+)\]: ", help_text)
+    assert sections[::2] == [kind.table for kind in kinds]
+    for kind, section in zip(kinds, sections[1::2], strict=True):
         for setting in declared_settings(kind):
-            prefix = "--log-" if kind is LogSettings else "--"
             default = "not set" if setting.default is None else str(setting.default).lower()
-            assert f"{prefix}{setting.flag.removeprefix('--')} " in help_text
-            assert f"[default: {default}; env: {setting.variable}]" in help_text
-    for kind in {BootstrapSettings, SqliteSettings, PreprocessSettings} - set(kinds):
+            assert f"{setting.flag} " in section
+            assert f"[default: {default}; env: {setting.variable}]" in section
+    for kind in {BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings} - set(kinds):
         assert not any(setting.variable in help_text for setting in declared_settings(kind))
 
 
@@ -159,7 +166,7 @@ def _served(start, *args: str) -> tuple[subprocess.Popen[str], str, str]:
     """A server of Bootstrap, its address, and where it says that groups are kept."""
     server = start("serve", "bootstrap", "--port", "0", "--json", "--log-level", "error", *args)
     announced = json.loads(server.stdout.readline())
-    return server, announced["address"], announced["store"]
+    return server, announced["address"], announced["kept_in"]
 
 
 RANK = ["route", "register", "prefill-a", "--rank-ip", "10.0.0.1", "--rank-port", "9000", "--page-size", "64"]
@@ -191,10 +198,63 @@ def test_a_memory_store_says_that_it_forgets_and_does(start, run, tmp_path):
     assert not (tmp_path / "state").exists()
 
 
+def test_the_help_tells_the_stores_apart(invoke):
+    for name, stores in {"bootstrap": True, "all": True, "preprocess": False}.items():
+        help_text = " ".join(invoke("serve", name, "--help").stdout.split())
+        told = ["Stores (--store): sqlite One server", " etcd Any number of servers", " memory Nothing is kept"]
+        assert [text in help_text for text in told] == [stores] * 3
+
+
+def test_servers_over_etcd_are_one_truth_and_say_where_it_is(start, run):
+    endpoints, prefix = shared_cluster().endpoints, f"/cli/{uuid.uuid4()}"
+    over_etcd = ["--store", "etcd", "--etcd-endpoints", endpoints, "--etcd-prefix", prefix]
+    addresses = []
+    for _ in range(2):
+        _, address, kept = _served(start, *over_etcd)
+        assert kept == f"etcd at {endpoints} under {prefix}"
+        addresses.append(address)
+    registered = json.loads(run(*RANK, "--address", addresses[0], "--json").stdout)
+    info = json.loads(run("info", "prefill-a", "--address", addresses[1], "--json").stdout)
+    assert info["revision"] == registered["revision"]
+
+
+def test_an_etcd_that_does_not_answer_is_one_line_and_exit_code_3(run):
+    (port,) = free_ports(1)
+    quickly = ["--etcd-request-timeout-seconds", "0.5", "--etcd-attempt-timeout-seconds", "0.2"]
+    result = run(
+        "serve", "bootstrap", "--port", "0", "--store", "etcd", "--etcd-endpoints", f"localhost:{port}", *quickly
+    )
+    assert (result.returncode, result.stdout) == (3, "")
+    line = error_line(result)
+    assert line.startswith(f"etcd at localhost:{port} does not answer (")
+    assert line.endswith("): start it, or name its members by --etcd-endpoints")
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["--etcd-endpoints", "nowhere"], "[etcd] endpoints: expected `host:port`, got 'nowhere'"),
+        (["--etcd-progress-seconds", "x"], "--etcd-progress-seconds: expected a number, at least 0.05, got 'x'"),
+        (["--store", "redis"], "invalid value for '--store': 'redis' is not one of 'sqlite', 'etcd', 'memory'"),
+    ],
+)
+def test_a_wrong_setting_of_a_store_is_named_by_its_flag(invoke, args, line):
+    result = invoke("serve", "bootstrap", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert error_line(result).startswith(line)
+
+
+def test_a_certificate_for_etcd_that_is_not_there_is_named(run):
+    over_tls = ["--store", "etcd", "--etcd-endpoints", "https://localhost:1", "--etcd-ca-file", "ca.pem"]
+    result = run("serve", "bootstrap", "--port", "0", *over_tls)
+    assert (result.returncode, result.stdout) == (4, "")
+    assert error_line(result) == "cannot read ca.pem, named for etcd: No such file or directory"
+
+
 def test_a_second_server_on_the_same_folder_is_told_who_has_it(start, run, tmp_path):
     server, address, _ = _served(start)
     result = run("serve", "bootstrap", "--port", "0")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (4, "")
     folder = tmp_path / "state/interlock"
     assert error_line(result).startswith(f"the store in {folder} is in use by another process (pid {server.pid}, ")
     assert _groups(run, address) == []
@@ -206,5 +266,18 @@ def test_a_second_server_on_the_same_folder_is_told_who_has_it(start, run, tmp_p
 def test_a_damaged_store_is_one_line_that_says_what_to_do(run, tmp_path):
     (tmp_path / "bootstrap.db").write_text("no database, although long enough to be one" * 100)
     result = run("serve", "all", "--port", "0", "--state-folder", tmp_path, "--log-level", "error")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (4, "")
     assert "bootstrap.db is damaged (file is not a database): bring it back from a backup" in error_line(result)
+
+
+def test_a_store_of_a_newer_version_is_one_line_that_says_what_to_do(start, run, tmp_path):
+    server, _, kept = _served(start)
+    server.terminate()
+    assert server.wait(PATIENCE) == 0
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    result = run("serve", "bootstrap", "--port", "0", "--log-level", "error")
+    assert (result.returncode, result.stdout) == (4, "")
+    assert error_line(result).startswith(
+        f"{kept} was written by a newer version of Interlock (schema 99; this version "
+    )

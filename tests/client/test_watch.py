@@ -24,7 +24,9 @@ from interlock.client import (
     BootstrapClient,
     CallCancelledError,
     DeadlineError,
+    InterlockError,
     OverloadedError,
+    RefusedError,
     UnexpectedAnswerError,
     UnreachableError,
     WatchChange,
@@ -164,6 +166,23 @@ def test_a_watch_that_was_connected_outlives_more_failures_than_a_call_may_have(
     failures = [unavailable] * (QUICK.attempts * 3)
     script = Script([streams(snapshot(ONE, route(0)), then=unavailable), *failures, streams(progress(10), then=hangs)])
     assert watch(face, 2, script)[1] == WatchProgress(10)
+
+
+def test_a_watch_says_whenever_it_has_lost_its_server(face: Face) -> None:
+    without_store = refuses("STORE_UNAVAILABLE", grpc.StatusCode.UNAVAILABLE, "etcd does not answer")
+    script = Script(
+        [
+            streams(snapshot(ONE, route(0)), then=unavailable),
+            without_store,
+            streams(progress(10)),
+            streams(progress(10), then=hangs),
+        ]
+    )
+    lost: list[InterlockError] = []
+    assert len(watch(face, 3, script, on_lost=lost.append)) == 3
+    assert [type(error) for error in lost] == [UnreachableError, RefusedError, UnreachableError]
+    assert str(lost[1]).endswith("etcd does not answer")
+    assert str(lost[2]).endswith("the server ended the watch")
 
 
 def test_a_watch_that_never_connects_is_given_up(face: Face) -> None:

@@ -11,7 +11,7 @@ no server is therefore tried again within its timeout; only `force_epoch` is not
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from functools import cached_property
 
 import grpc
@@ -22,7 +22,7 @@ from interlock.client._internal.faces import NO_REASONS, AsyncFace, SyncFace
 from interlock.client._internal.following import Following
 from interlock.client._internal.retry import DEFAULT_RETRY, NO_RETRY, Attempts, RetryPolicy
 from interlock.client._internal.statuses import error_of, raise_if_closed
-from interlock.client.errors import DeadlineError, UnreachableError
+from interlock.client.errors import DeadlineError, InterlockError, UnreachableError
 from interlock.client.groups import (
     Compatibility,
     Deregistered,
@@ -152,7 +152,11 @@ class BootstrapClient(SyncFace):
                 return
 
     def watch_topology(
-        self, group: str = "default", *, timeout: float | None = None
+        self,
+        group: str = "default",
+        *,
+        timeout: float | None = None,
+        on_lost: Callable[[InterlockError], object] | None = None,
     ) -> Generator[WatchItem, None, None]:
         """Follow one group: its state first, then every change, with signs of life in between.
 
@@ -163,6 +167,8 @@ class BootstrapClient(SyncFace):
         Args:
             group: the prefill server; may be unknown as yet.
             timeout: seconds for the whole watch. None: no bound.
+            on_lost: is told, whenever the watch is without a server and looks for one, what failed last. The next item
+                says that one was found.
 
         Raises:
             DeadlineError: the timeout is over.
@@ -183,11 +189,14 @@ class BootstrapClient(SyncFace):
                     item = following.receive(message)
                     if item is not None:
                         yield item
-                pause = attempts.pause_after(UnreachableError(f"{self.address}: the server ended the watch"))
+                lost: InterlockError = UnreachableError(f"{self.address}: the server ended the watch")
             except grpc.RpcError as error:
-                pause = attempts.pause_after(error_of(error, self.address))
+                lost = error_of(error, self.address)
             finally:
                 call.cancel()
+            pause = attempts.pause_after(lost)
+            if on_lost is not None:
+                on_lost(lost)
             time.sleep(pause)
 
     def check_compatibility(
@@ -386,7 +395,11 @@ class AsyncBootstrapClient(AsyncFace):
                 return
 
     async def watch_topology(
-        self, group: str = "default", *, timeout: float | None = None
+        self,
+        group: str = "default",
+        *,
+        timeout: float | None = None,
+        on_lost: Callable[[InterlockError], object] | None = None,
     ) -> AsyncGenerator[WatchItem, None]:
         """Follow one group: its state first, then every change, with signs of life in between.
 
@@ -397,6 +410,8 @@ class AsyncBootstrapClient(AsyncFace):
         Args:
             group: the prefill server; may be unknown as yet.
             timeout: seconds for the whole watch. None: no bound.
+            on_lost: is told, whenever the watch is without a server and looks for one, what failed last. The next item
+                says that one was found.
 
         Raises:
             DeadlineError: the timeout is over.
@@ -417,14 +432,17 @@ class AsyncBootstrapClient(AsyncFace):
                     item = following.receive(message)
                     if item is not None:
                         yield item
-                pause = attempts.pause_after(UnreachableError(f"{self.address}: the server ended the watch"))
+                lost: InterlockError = UnreachableError(f"{self.address}: the server ended the watch")
             except grpc.RpcError as error:
-                pause = attempts.pause_after(error_of(error, self.address))
+                lost = error_of(error, self.address)
             except asyncio.CancelledError:
                 raise_if_closed(self.address)
                 raise
             finally:
                 call.cancel()
+            pause = attempts.pause_after(lost)
+            if on_lost is not None:
+                on_lost(lost)
             await asyncio.sleep(pause)
 
     async def check_compatibility(

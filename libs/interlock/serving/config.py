@@ -45,6 +45,7 @@ class Setting:
     """One thing that can be set."""
 
     table: str
+    flag_prefix: str
     name: str
     type: type[bool] | type[int] | type[float] | type[str] | type[Path]
     optional: bool
@@ -60,7 +61,7 @@ class Setting:
     @property
     def flag(self) -> str:
         """Name on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return f"--{self.flag_prefix}{self.name}".replace("_", "-")
 
     @property
     def variable(self) -> str:
@@ -165,6 +166,8 @@ class Settings:
 
     table: ClassVar[str]
     """Name of the table in the settings file, and part of the variables' names."""
+    flag_prefix: ClassVar[str] = ""
+    """What its flags begin with, where their names alone would not say what they are about: `log-`."""
 
     def __post_init__(self) -> None:
         for declared in declared_settings(type(self)):
@@ -183,6 +186,7 @@ def declared_settings(settings_class: type[Settings]) -> tuple[Setting, ...]:
         declared.append(
             Setting(
                 table=settings_class.table,
+                flag_prefix=settings_class.flag_prefix,
                 name=field.name,
                 type=hint,
                 optional=optional,

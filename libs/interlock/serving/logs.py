@@ -23,6 +23,7 @@ class LogSettings(Settings):
     """What is logged, and how."""
 
     table: ClassVar[str] = "logs"
+    flag_prefix: ClassVar[str] = "log-"
 
     level: str = setting("info", "Least level that is logged; debug has a line for every call.", choices=_LEVELS)
     format: str = setting("auto", "json: one object a line. auto: text on a terminal, else json.", choices=_FORMATS)

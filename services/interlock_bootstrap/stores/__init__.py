@@ -20,6 +20,10 @@ class CannotOpenStoreError(Exception):
     """A store cannot be opened; the message says why, and what to do."""
 
 
+class StoreUnreachableError(CannotOpenStoreError):
+    """A store that others serve gave no answer. The same may go well a little later."""
+
+
 class StoreUnavailableError(Refusal):
     """The store cannot be reached, or what it keeps cannot be known to be current. Nothing was changed."""
 

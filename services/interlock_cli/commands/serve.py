@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from interlock_cli.errors import CommandError, printable
+from interlock_cli.errors import CommandError, ExitCode, printable
 from interlock_cli.extras import extra
 from interlock_cli.groups import CommandGroup
 from interlock_cli.output import echo_json
@@ -22,8 +22,25 @@ _S = TypeVar("_S", bound="Settings")
 
 _BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
 
-_TABLES = {_BOOTSTRAP: (_BOOTSTRAP, "sqlite"), _PREPROCESS: (_PREPROCESS,)}
+_TABLES = {_BOOTSTRAP: (_BOOTSTRAP, "sqlite", "etcd"), _PREPROCESS: (_PREPROCESS,)}
 """The tables of settings that each service has."""
+
+_STORES = [
+    (
+        "sqlite",
+        "One server with a file of its own: bootstrap.db in --state-folder. What it acknowledged survives kill -9 and "
+        "a loss of power. A second server on the same folder is refused. For where the seconds of a restart do no "
+        "harm: ranks and decode servers go on with what they know.",
+    ),
+    (
+        "etcd",
+        "Any number of servers that are one truth, kept by an etcd cluster: --etcd-endpoints. What any of them "
+        "acknowledged survives as etcd does, and each answers for all. One that loses etcd says so within "
+        "--etcd-staleness-bound-seconds rather than show what may be old. For where no single machine may matter.",
+    ),
+    ("memory", "Nothing is kept: after a restart all ranks have to register again. For tests and trials."),
+]
+"""What `--store` may be, for people. `docs/durability.md` has the whole of it."""
 
 
 class ServeCommand(click.Command):
@@ -36,7 +53,10 @@ class ServeCommand(click.Command):
     """
 
     def __init__(self, name: str, services: Sequence[str], about: str) -> None:
-        super().__init__(name, callback=self._serve, help=f"{about}\n\n{_EXPLANATION}\n\n\b\n{_examples(name)}")
+        explanation = f"{_EXPLANATION} {_STORE_EXIT_CODES}" if _BOOTSTRAP in services else _EXPLANATION
+        super().__init__(
+            name, callback=self._serve, help=f"{about}\n\n{explanation}\n\n\b\n{_examples(name, services)}"
+        )
         self._extra = name
         self._services = services
         self._options: list[click.Parameter] | None = None
@@ -46,8 +66,25 @@ class ServeCommand(click.Command):
             server, logs, *others = self._settings_classes()
             tables = {table for service in self._services for table in _TABLES[service]}
             kinds = [server, logs, *(kind for kind in others if kind.table in tables)]
-            self._options = [*_COMMON_OPTIONS, *(_option(setting) for kind in kinds for setting in _declared(kind))]
+            self._options = [
+                *_COMMON_OPTIONS,
+                *(_SettingOption(setting) for kind in kinds for setting in _declared(kind)),
+            ]
         return [*self._options, *super().get_params(ctx)]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The stores, and the options under the tables of the settings file that they belong to."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            if record := option.get_help_record(ctx):
+                table = option.table if isinstance(option, _SettingOption) else ""
+                sections.setdefault(f"Options [{table}]" if table else "Options", []).append(record)
+        if _BOOTSTRAP in self._services:
+            with formatter.section("Stores (--store)"):
+                formatter.write_dl(_STORES)
+        for title in sorted(sections, key="Options".__ne__):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])
 
     def _settings_classes(self) -> "list[type[Settings]]":
         """All that a settings file may set."""
@@ -55,28 +92,28 @@ class ServeCommand(click.Command):
             from interlock.serving.logs import LogSettings
             from interlock.serving.server import ServerSettings
             from interlock_bootstrap.settings import BootstrapSettings
+            from interlock_bootstrap.stores.etcd.settings import EtcdSettings
             from interlock_bootstrap.stores.sqlite import SqliteSettings
             from interlock_preprocess.settings import PreprocessSettings
 
-        return [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, PreprocessSettings]
+        return [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings]
 
     def _serve(self, config: Path | None, as_json: bool, **flags: Any) -> None:
         from interlock.serving.config import SettingsError, load_settings_file, resolve
         from interlock.serving.logs import LogSettings, configure
         from interlock.serving.server import CannotListenError
-        from interlock_bootstrap.stores import CannotOpenStoreError
+        from interlock_bootstrap.stores import CannotOpenStoreError, StoreUnreachableError
 
         def resolved(kind: type[_S]) -> _S:
             given = {setting.name: flags[_parameter_name(setting)] for setting in _declared(kind)}
             return resolve(kind, flags=given, environment=os.environ, file=file)
 
-        def announce(address: str, kept: str | None) -> None:
+        def announce(address: str, store: dict[str, str]) -> None:
             with contextlib.suppress(OSError):  # nobody reads it: no reason not to serve
                 if as_json:
-                    facts = {"serving": list(self._services), "address": address}
-                    echo_json(facts if kept is None else {**facts, "store": kept}, line=True)
+                    echo_json({"serving": list(self._services), "address": address, **store}, line=True)
                 else:
-                    groups = "" if kept is None else f"; groups are kept in {printable(kept)}"
+                    groups = f"; groups are kept in {printable(store['kept_in'])}" if store else ""
                     click.echo(f"interlock: serving {' and '.join(self._services)} on {address}{groups}")
 
         try:
@@ -85,25 +122,31 @@ class ServeCommand(click.Command):
             asyncio.run(self._run(resolved, announce))
         except SettingsError as error:
             raise click.UsageError(str(error)) from None
-        except (CannotListenError, CannotOpenStoreError) as error:
+        except CannotListenError as error:
             raise CommandError(str(error)) from None
+        except StoreUnreachableError as error:
+            raise CommandError(str(error), exit_code=ExitCode.UNREACHABLE) from None
+        except CannotOpenStoreError as error:
+            raise CommandError(str(error), exit_code=ExitCode.UNUSABLE_STORE) from None
 
-    async def _run(self, resolved: "_Resolved", announce: Callable[[str, str | None], None]) -> None:
+    async def _run(self, resolved: "_Resolved", announce: Callable[[str, dict[str, str]], None]) -> None:
         """Serves until the process is told to stop."""
         from interlock.serving.server import Server, ServerSettings, run_until_stopped
 
         settings = resolved(ServerSettings)
         server = Server(settings)
-        kept: str | None = None
+        kept: dict[str, str] = {}
         async with contextlib.AsyncExitStack() as stack:
             with extra(self._extra):
                 if _BOOTSTRAP in self._services:
-                    from interlock_bootstrap.serve import add_bootstrap, make_store
+                    from interlock_bootstrap.serve import add_bootstrap, choose_store
                     from interlock_bootstrap.settings import BootstrapSettings
+                    from interlock_bootstrap.stores.etcd.settings import EtcdSettings
                     from interlock_bootstrap.stores.sqlite import SqliteSettings
 
                     bootstrap = resolved(BootstrapSettings)
-                    store, kept = make_store(bootstrap, resolved(SqliteSettings), os.environ)
+                    store, place = choose_store(bootstrap, resolved(SqliteSettings), resolved(EtcdSettings), os.environ)
+                    kept = {"store": bootstrap.store, "kept_in": place}
                     add_bootstrap(server, bootstrap, store)
                 if _PREPROCESS in self._services:
                     from interlock_preprocess.serve import add_preprocess
@@ -132,16 +175,18 @@ def _parameter_name(setting: "Setting") -> str:
     return f"{setting.table}_{setting.name}"
 
 
-def _option(setting: "Setting") -> click.Option:
+class _SettingOption(click.Option):
     """The flag of one setting. Values are handed on as texts, for the settings to read."""
-    prefix = "log-" if setting.table == "logs" else ""
-    default = "not set" if setting.default is None else str(setting.default).lower()
-    return click.Option(
-        [f"--{prefix}{setting.flag.removeprefix('--')}", _parameter_name(setting)],
-        type=click.Choice(setting.choices) if setting.choices else str,
-        metavar=None if setting.choices else setting.type.__name__.upper(),
-        help=f"{setting.help}  [default: {default}; env: {setting.variable}]",
-    )
+
+    def __init__(self, setting: "Setting") -> None:
+        default = "not set" if setting.default is None else str(setting.default).lower()
+        super().__init__(
+            [setting.flag, _parameter_name(setting)],
+            type=click.Choice(setting.choices) if setting.choices else str,
+            metavar=None if setting.choices else setting.type.__name__.upper(),
+            help=f"{setting.help}  [default: {default}; env: {setting.variable}]",
+        )
+        self.table = setting.table
 
 
 _COMMON_OPTIONS = [
@@ -150,22 +195,33 @@ _COMMON_OPTIONS = [
         type=click.Path(path_type=Path),
         metavar="FILE",
         envvar="INTERLOCK_CONFIG",
-        help="Settings file (TOML): tables [server], [logs], [bootstrap], [sqlite], [preprocess].  "
-        "[env: INTERLOCK_CONFIG]",
+        help="Settings file (TOML), with the tables named below.  [env: INTERLOCK_CONFIG]",
     ),
-    click.Option(["--json", "as_json"], is_flag=True, help="Say where it listens as one JSON line."),
+    click.Option(
+        ["--json", "as_json"], is_flag=True, help="Say where it listens, and where groups are kept, as one JSON line."
+    ),
 ]
 
 _EXPLANATION = """When it is ready it says on stdout where it listens, and where groups are kept; logs go to stderr.
 SIGTERM or Ctrl-C stops it: running calls have the grace period to end, and the exit code is 0. A flag goes before its
 environment variable, that before the settings file."""
 
+_STORE_EXIT_CODES = """A store that cannot be opened (its file is in use, damaged, of a newer version) ends it with exit
+code 4, an etcd that does not answer with 3."""
 
-def _examples(name: str) -> str:
-    return f"""Examples:
-  interlock serve {name}
-  interlock serve {name} --host 0.0.0.0 --port 50051 --log-format json
-  INTERLOCK_SERVER_PORT=0 interlock serve {name} --json"""
+
+def _examples(name: str, services: Sequence[str]) -> str:
+    lines = [
+        f"interlock serve {name}",
+        f"interlock serve {name} --host 0.0.0.0 --port 50051 --log-format json",
+        f"INTERLOCK_SERVER_PORT=0 interlock serve {name} --json",
+    ]
+    if _BOOTSTRAP in services:
+        lines[1:1] = [
+            f"interlock serve {name} --state-folder /var/lib/interlock",
+            f"interlock serve {name} --store etcd --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379",
+        ]
+    return "\n  ".join(["Examples:", *lines])
 
 
 @click.group(cls=CommandGroup)
@@ -177,7 +233,7 @@ def serve() -> None:
     \b
     Examples:
       interlock serve all
-      interlock serve bootstrap --port 50051
+      interlock serve bootstrap --state-folder /var/lib/interlock
       interlock serve preprocess --port 50052 --log-format json
     """
 

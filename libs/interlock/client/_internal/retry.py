@@ -63,9 +63,13 @@ def check_timeout(timeout: float) -> float:
     return timeout
 
 
+_NO_SERVER = frozenset({Reason.DRAINING, Reason.STORE_UNAVAILABLE})
+
+
 def found_no_server(error: InterlockError) -> bool:
-    """Whether the failure says nothing of the request: no server was reached, or it is about to stop."""
-    return isinstance(error, UnreachableError) or (isinstance(error, RefusedError) and error.reason == Reason.DRAINING)
+    """Whether the failure says nothing of the request: no server was reached, or it is about to stop, or it is without
+    its store, so that whether the change stands is not known; either way the same request may be made again."""
+    return isinstance(error, UnreachableError) or (isinstance(error, RefusedError) and error.reason in _NO_SERVER)
 
 
 def asked_pause(code: grpc.StatusCode, retry_delay: float | None) -> float | None:

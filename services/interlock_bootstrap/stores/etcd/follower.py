@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import NoReturn
 
 from interlock_bootstrap.commits import Commit, CommitFeed
-from interlock_bootstrap.stores import StoreUnavailableError
+from interlock_bootstrap.stores import CannotOpenStoreError, StoreUnavailableError, StoreUnreachableError
 from interlock_bootstrap.stores.etcd.client import (
     RANGE,
     EtcdClient,
@@ -88,17 +88,24 @@ class Follower:
         """Lists all keys and begins to follow them.
 
         Raises:
-            StoreUnavailableError: etcd did not answer, or refused, within the request timeout.
+            CannotOpenStoreError: etcd refused us.
+            StoreUnreachableError: It did not answer within the request timeout.
         """
+        endpoints = self._settings.endpoints
         deadline = time.monotonic() + self._settings.request_timeout_seconds
         try:
             await self._list()
+        except EtcdUnavailableError as error:
+            raise _unreachable(endpoints, f" ({error})") from error
         except EtcdError as error:
-            raise self._unavailable(f": {error}") from error
+            raise CannotOpenStoreError(
+                f"etcd at {endpoints} refuses this server ({error}): check --etcd-user, --etcd-password-file and what "
+                "that user may do under --etcd-prefix"
+            ) from error
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._prove())]
         while not self.current:
             if time.monotonic() > deadline:
-                raise self._unavailable("")
+                raise _unreachable(endpoints, "")
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
@@ -339,6 +346,12 @@ class Follower:
                 await met
         except TimeoutError:
             raise self._unavailable("") from None
+
+
+def _unreachable(endpoints: str, why: str) -> StoreUnreachableError:
+    return StoreUnreachableError(
+        f"etcd at {endpoints} does not answer{why}: start it, or name its members by --etcd-endpoints"
+    )
 
 
 def _clock() -> float:

@@ -11,6 +11,7 @@ class EtcdSettings(Settings):
     """Where etcd is, who we are to it, and for how long it may be silent."""
 
     table = "etcd"
+    flag_prefix = "etcd-"
 
     endpoints: str = setting(
         "127.0.0.1:2379",

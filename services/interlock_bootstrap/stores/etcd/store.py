@@ -20,6 +20,7 @@ from itertools import islice
 from interlock.topology import Accepted, ExpireRoutes, Topology, transition
 from interlock_bootstrap.commits import CommitFeed, CommitWatch
 from interlock_bootstrap.stores import (
+    CannotOpenStoreError,
     CommitUnknownError,
     Lease,
     StoreFullError,
@@ -71,7 +72,15 @@ class EtcdStore:
         self._repairs: dict[str, asyncio.Task[None]] = {}
 
     async def start(self, listener: StoreListener) -> None:
-        self._client = client = EtcdClient(self._settings)
+        """
+        Raises:
+            CannotOpenStoreError: A file that the settings name cannot be read, or etcd refuses us.
+            StoreUnreachableError: etcd gives no answer.
+        """
+        try:
+            self._client = client = EtcdClient(self._settings)
+        except OSError as error:
+            raise CannotOpenStoreError(f"cannot read {error.filename}, named for etcd: {error.strerror}") from None
         self._leases = EtcdLeases(client, self._settings)
         self._rooms = RoomBatches(
             client, self._keys, self._leases, listener, self._room_ttl, self._settings.request_timeout_seconds
