@@ -13,7 +13,7 @@ import grpc
 from benchmarks.topology.ranks import Addresses, Launch
 from interlock.bootstrap.v1 import bootstrap_pb2
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
-from interlock.topology.messages import rank_key_from_message
+from interlock.topology import RankKey
 
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 """Else all channels to one address share one connection."""
@@ -44,29 +44,41 @@ async def register(address: str, group: str, launch: Launch, clients: int) -> fl
 async def register_and_watch(
     address: str, group: str, launch: Launch, clients: int, watchers: int
 ) -> tuple[float, list[Addresses]]:
-    """Ranks register while others follow. Seconds until the last of these knows every rank, and what they know."""
+    """Ranks register while others follow, who have their watch open before.
+
+    Returns:
+        Seconds from the first registration until the last watcher knows every rank, and what the watchers know.
+    """
     requests = list(launch.register_requests(group))
-    start = time.perf_counter()
-    async with connected(address, clients) as stubs, connected(address, watchers) as watching:
+    async with connected(address, watchers) as watching, connected(address, clients) as stubs:
+        following = [asyncio.Event() for _ in watching]
         async with asyncio.TaskGroup() as tasks:
-            watches = [tasks.create_task(watch_until_complete(stub, group)) for stub in watching]
+            watches = [
+                tasks.create_task(_watch_until_complete(stub, group, begun))
+                for stub, begun in zip(watching, following, strict=True)
+            ]
+            for begun in following:
+                await begun.wait()
+            start = time.perf_counter()
             tasks.create_task(_register_all(stubs, requests))
         return time.perf_counter() - start, [watch.result() for watch in watches]
 
 
-async def watch_until_complete(stub: BootstrapServiceStub, group: str) -> Addresses:
-    """Follows a group until every rank has registered."""
+async def _watch_until_complete(stub: BootstrapServiceStub, group: str, begun: asyncio.Event) -> Addresses:
+    """Follows a group until every rank has registered; `begun` tells that it does."""
     addresses: Addresses = {}
     call = stub.WatchTopology(bootstrap_pb2.WatchTopologyRequest(group=group), timeout=_WHOLE_TIMEOUT)
     async for message in call:
+        begun.set()
         if message.HasField("snapshot"):
-            state, routes = message.snapshot.state, message.snapshot.routes
+            state, routes = message.snapshot.state, list(message.snapshot.routes)
         else:
             state = message.change.state
             registered = (event for event in message.change.events if event.HasField("route_registered"))
             routes = [event.route_registered.route for event in registered]
         for route in routes:
-            addresses[rank_key_from_message(route.key)] = route.rank_ip, route.rank_port
+            key = route.key
+            addresses[RankKey(key.dp, key.cp, key.tp, key.pp)] = route.rank_ip, route.rank_port
         if message.last and state.ready:
             break
     call.cancel()

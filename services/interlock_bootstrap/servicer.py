@@ -197,9 +197,9 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
 
     # Watch
 
-    async def WatchTopology(
+    async def WatchTopology(  # type: ignore[override]  # most messages are serialised once for all watchers
         self, request: bootstrap_pb2.WatchTopologyRequest, context: "Context"
-    ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse]:
+    ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse | bytes]:
         group = decoded(group_from_message, request)
         with (
             self._one_more_watcher(),
