@@ -35,9 +35,9 @@ class Launch:
 
     @cached_property
     def addresses(self) -> Addresses:
-        """Where every rank listens."""
+        """Where every rank listens: eight on each host."""
         return {
-            key: (f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 20_000 + number % 40_000)
+            key: (f"10.0.{number >> 11}.{number >> 3 & 255}", 20_000 + number % 8)
             for number, key in enumerate(self.sizes.rank_keys())
         }
 

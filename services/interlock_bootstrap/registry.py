@@ -53,7 +53,7 @@ _TELLING_SECONDS = 30e-6
 _GATHERING_SHARE = 20
 _GATHERING_STEP = 0.001
 _LONGEST_GATHERING = 0.05
-_QUIET_STEPS = 8
+_QUIET_TURNS = 8
 """Where many watch a group that many register in, requests gather for some times as long as it takes to tell the
 watchers of one commit: else the server would do little but tell them of single rows. Seconds."""
 
@@ -164,24 +164,29 @@ class Registry:
                 pending.answer.cancel()  # those that were answered stay so
 
     async def _gather(self, group: str, queue: deque[_Pending], batch: int) -> None:
-        """Lets requests gather after a commit of so many, so that watchers are told of many rows at once.
+        """Lets requests gather after a commit of so many, for each commit costs, and each watcher is told of each.
 
-        It is over when a batch is full, when watchers had the time to be told, or when some wait and no more come.
+        Where several register at once, for as long as the loop is at it and brings more; and where many watch, unless
+        a batch is full or no more come for a while.
         """
         loop = asyncio.get_running_loop()
         began = now = loop.time()
-        telling = self._watchers[group] * _TELLING_SECONDS
-        quiet_steps = 0
-        while len(queue) < MAX_BATCH and quiet_steps < _QUIET_STEPS:
+        quiet = 0
+        while len(queue) < MAX_BATCH and quiet < _QUIET_TURNS:
             crowd = batch > 1 or len(queue) > 1
-            pause = min(_LONGEST_GATHERING, telling * _GATHERING_SHARE) if crowd else telling
-            if now + _GATHERING_STEP > began + pause:
+            left = began + self._gathering(group, crowd) - now
+            if not crowd and left < _GATHERING_STEP:
                 return
-            waiting, step_began = len(queue), now
-            await asyncio.sleep(_GATHERING_STEP)
+            waiting, turn_began = len(queue), now
+            await asyncio.sleep(_GATHERING_STEP if left >= _GATHERING_STEP else 0)
             now = loop.time()
-            busy = now - step_began > 2 * _GATHERING_STEP  # what came meanwhile has yet to be seen
-            quiet_steps = quiet_steps + 1 if 0 < waiting == len(queue) and not busy else 0
+            busy = now - turn_began > 2 * _GATHERING_STEP  # what came meanwhile has yet to be seen
+            quiet = quiet + 1 if waiting == len(queue) and not busy else 0
+
+    def _gathering(self, group: str, crowd: bool) -> float:
+        """Seconds to let requests gather, where one registers after another or a crowd does at once."""
+        telling = self._watchers[group] * _TELLING_SECONDS
+        return min(_LONGEST_GATHERING, telling * _GATHERING_SHARE if crowd else telling)
 
     async def _settle(self, group: str, expired: tuple[tuple[RankKey, int], ...], batch: list[_Pending]) -> None:
         """Commits one batch, together with the removal of rows that expired, and answers it."""

@@ -1,5 +1,6 @@
 """The live routes of a group, with an index of what they share and of what is missing."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 from itertools import chain, islice
 from operator import attrgetter
@@ -63,12 +64,16 @@ class Routes(Mapping[RankKey, Route]):
         if sizes != self._sizes:
             return tuple(islice(_missing(after._rows, sizes, 0), MAX_LISTED_KEYS))
         known = self.lowest_missing
-        missing = [key for key in known if key not in put]
+        missing = list(known)
+        for key in put:
+            at = bisect_left(missing, key)
+            if at < len(missing) and missing[at] == key:
+                del missing[at]
         if removed:
             missing = sorted({*missing, *(removed - put.keys())})
         if len(known) == MAX_LISTED_KEYS:
             # Behind the last known one others may be missing that come before what was just removed.
-            missing = [key for key in missing if key <= known[-1]]
+            del missing[bisect_right(missing, known[-1]) :]
             wanted = min(MAX_LISTED_KEYS, sizes.product - len(after)) - len(missing)
             if wanted > 0:
                 missing += islice(_missing(after._rows, sizes, _position(known[-1], sizes) + 1), wanted)
