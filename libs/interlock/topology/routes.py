@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 from itertools import chain, islice
 from operator import attrgetter
+from typing import TypeVar, overload
 
 from interlock.topology.contract import (
     SharedValue,
@@ -15,6 +16,8 @@ from interlock.topology.contract import (
 from interlock.topology.limits import MAX_LISTED_KEYS
 from interlock.topology.rank_map import RankMap
 from interlock.topology.values import ParallelSizes, RankKey, Route
+
+D = TypeVar("D")
 
 Variants = tuple[tuple[SharedValues, RankMap[None]], ...]
 """Distinct shared values with the keys of the routes that hold each. Few: the contract lets them differ only in what
@@ -47,10 +50,10 @@ class Routes(Mapping[RankKey, Route]):
         """These routes without the removed keys and with the registered routes, which replace those of their keys."""
         removed = {key for key in removed if key in self._rows}
         put = {route.key: route for route in registered}
-        after = Routes()
+        after = Routes.__new__(Routes)
         after._rows = self._rows.changed(removed, put)
-        gone = (self._rows[key] for key in removed | put.keys() if key in self._rows)
-        after._variants = _with(_without(self._variants, gone), put.values())
+        gone = [self._rows[key] for key in (*removed, *put) if key in self._rows]
+        after._variants = _with(_without(self._variants, gone) if gone else self._variants, put.values())
         after.lowest_missing = self._lowest_missing_in(after, removed, put)
         return after
 
@@ -116,6 +119,15 @@ class Routes(Mapping[RankKey, Route]):
 
     def __getitem__(self, key: RankKey) -> Route:
         return self._rows[key]
+
+    @overload
+    def get(self, key: RankKey, default: None = None) -> Route | None: ...
+
+    @overload
+    def get(self, key: RankKey, default: Route | D) -> Route | D: ...
+
+    def get(self, key: RankKey, default: Route | D | None = None) -> Route | D | None:
+        return self._rows.get(key, default)
 
     def __iter__(self) -> Iterator[RankKey]:
         return iter(self._rows)
