@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import NoReturn
 
 from interlock_bootstrap.commits import Commit, CommitFeed
-from interlock_bootstrap.stores import CannotOpenStoreError, StoreUnavailableError, StoreUnreachableError
+from interlock_bootstrap.stores import StoreUnavailableError
 from interlock_bootstrap.stores.etcd.client import (
     RANGE,
     EtcdClient,
@@ -68,6 +68,8 @@ class Follower:
         self._client = client
         self._keys = keys
         self._settings = settings
+        self._silence = settings.progress_seconds + settings.attempt_timeout_seconds
+        """Seconds after which a watch that says nothing is taken for broken; its progress is asked for more often."""
         self._feed = feed
         self._on_rooms = on_rooms
         self._on_lapse = on_lapse
@@ -76,10 +78,11 @@ class Follower:
         self._resume_after = 0
         """Revision of the last event that came, or of the listing."""
         self._proved_at = float("-inf")
+        self._first_proof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._available = True
         self._expiry: asyncio.TimerHandle | None = None
         self._expected: dict[bytes, tuple[str, asyncio.Future[bool]]] = {}
-        self._waiting: dict[str, list[tuple[Callable[[GroupCopy], bool], asyncio.Future[None]]]] = {}
+        self._waiting: dict[str, dict[asyncio.Future[None], Callable[[GroupCopy], bool]]] = {}
         self._sought: tuple[int, asyncio.Future[None]] | None = None
         """The revision that the present proof waits for."""
         self._tasks: list[asyncio.Task[NoReturn]] = []
@@ -88,25 +91,14 @@ class Follower:
         """Lists all keys and begins to follow them.
 
         Raises:
-            CannotOpenStoreError: etcd refused us.
-            StoreUnreachableError: It did not answer within the request timeout.
+            StoreUnavailableError: etcd did not answer, or refused, within the request timeout.
         """
-        endpoints = self._settings.endpoints
-        deadline = time.monotonic() + self._settings.request_timeout_seconds
         try:
             await self._list()
-        except EtcdUnavailableError as error:
-            raise _unreachable(endpoints, f" ({error})") from error
         except EtcdError as error:
-            raise CannotOpenStoreError(
-                f"etcd at {endpoints} refuses this server ({error}): check --etcd-user, --etcd-password-file and what "
-                "that user may do under --etcd-prefix"
-            ) from error
+            raise StoreUnavailableError(f"etcd cannot be used: {error}") from error
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._prove())]
-        while not self.current:
-            if time.monotonic() > deadline:
-                raise _unreachable(endpoints, "")
-            await asyncio.sleep(0.01)
+        await self._patiently(self._first_proof)
 
     async def close(self) -> None:
         if self._expiry is not None:
@@ -143,13 +135,17 @@ class Follower:
         Raises:
             StoreUnavailableError: It did not within the request timeout.
         """
-        copy = self.copies.get(group)
-        if condition(copy or GroupCopy(group)):
+        if condition(self.copies.get(group) or GroupCopy(group)):
             return
-        met = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(group, [])
-        waiting.append((condition, met))
-        await self._patiently(met)
+        met: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(group, {})[met] = condition
+        try:
+            await self._patiently(met)
+        finally:
+            waiting = self._waiting[group]
+            del waiting[met]
+            if not waiting:
+                del self._waiting[group]
 
     def expect(self, group: str, commit_id: bytes) -> asyncio.Future[bool]:
         """Is done once the watch shows a commit; with False when the watch missed what it would have shown."""
@@ -192,13 +188,14 @@ class Follower:
 
     def _replace(self, copy: GroupCopy) -> None:
         """Takes a group as it was listed; commits in between are not known."""
-        before = self.copies.get(copy.topology.group)
-        self.copies[copy.topology.group] = copy
-        if before is not None and copy.header_mod != before.header_mod:
-            for commit_id, (group, expected) in self._expected.items():
-                if group == copy.topology.group and not expected.done():
+        group = copy.topology.group
+        before = self.copies.get(group) or GroupCopy(group)
+        self.copies[group] = copy
+        if copy.header_mod != before.header_mod:
+            for commit_id, (expecting, expected) in self._expected.items():
+                if expecting == group and not expected.done():
                     expected.set_result(commit_id == copy.commit_id)
-        if before is not None and copy.topology != before.topology:
+        if copy.topology != before.topology:
             self._feed.replace(copy.topology)
         self._settle(copy)
 
@@ -208,38 +205,38 @@ class Follower:
         attempts = 0
         list_first = False
         while True:
+            begun_at = time.monotonic()
             try:
                 if list_first:
                     await self._list()
                     list_first = False
-                stream = await self._client.watch(*self._keys.everything, self._resume_after + 1)
-                try:
-                    await self._read(stream)
-                finally:
-                    self._stream = None
-                    stream.cancel()
+                await self._read(await self._client.watch(*self._keys.everything, self._resume_after + 1))
             except (WatchCompactedError, CopyBrokenError) as error:
                 _LOGGER.warning("listing all groups anew: %s", error)
                 list_first = True
             except EtcdError as error:
-                _LOGGER.warning("the watch of etcd broke and is begun again: %s", error)
+                _LOGGER.log(logging.DEBUG if attempts else logging.WARNING, "etcd is not followed: %s", error)
             except Exception:
                 _LOGGER.exception("what etcd keeps cannot be understood; listing all groups anew")
                 list_first = True
+            if time.monotonic() - begun_at > self._silence:
+                attempts = 0
             await asyncio.sleep(full_jitter(attempts))
             attempts += 1
 
     async def _read(self, stream: WatchStream) -> NoReturn:
-        silence = self._settings.progress_seconds + self._settings.attempt_timeout_seconds
         self._stream = stream
-        while True:
-            try:
-                response = await stream.read(silence)
-            except EtcdUnavailableError:
-                self._client.turn_from(stream.member)
-                raise
-            for _, events in groupby(response.events, key=lambda event: event.kv.mod_revision):
-                self._take_in(events)
+        try:
+            while True:
+                response = await stream.read(self._silence)
+                for _, events in groupby(response.events, key=lambda event: event.kv.mod_revision):
+                    self._take_in(events)
+        except EtcdUnavailableError:
+            self._client.turn_from(stream.member)
+            raise
+        finally:
+            self._stream = None
+            stream.cancel()
 
     def _take_in(self, events: Iterable[rpc.Event]) -> None:
         """Takes in all that one revision of etcd changed."""
@@ -270,13 +267,9 @@ class Follower:
     def _settle(self, copy: GroupCopy) -> None:
         """Sees to who waits for a group."""
         group = copy.topology.group
-        if waiting := self._waiting.pop(group, None):
-            for condition, met in waiting:
-                if not met.done():
-                    if condition(copy):
-                        met.set_result(None)
-                    else:
-                        self._waiting.setdefault(group, []).append((condition, met))
+        for met, condition in self._waiting.get(group, {}).items():
+            if not met.done() and condition(copy):
+                met.set_result(None)
         if copy.lapsed or copy.miscounted:
             self._on_lapse(group)
 
@@ -302,6 +295,8 @@ class Follower:
                 pause = full_jitter(attempts)
                 attempts += 1
             else:
+                if not self._first_proof.done():
+                    self._first_proof.set_result(None)
                 self._tell_availability()
                 pause = self._settings.progress_seconds
                 attempts = 0
@@ -313,7 +308,7 @@ class Follower:
         stream = self._stream
         if stream is None:
             raise EtcdUnavailableError("there is no watch")
-        await stream.request_progress()  # a watch that does not answer for longer is taken for broken
+        await stream.request_progress()
         answer = await self._client.attempt(RANGE, rpc.RangeRequest(key=self._keys.last_commit, keys_only=True))
         if answer.kvs and answer.kvs[0].mod_revision > self._resume_after:
             seen = asyncio.get_running_loop().create_future()
@@ -346,12 +341,6 @@ class Follower:
                 await met
         except TimeoutError:
             raise self._unavailable("") from None
-
-
-def _unreachable(endpoints: str, why: str) -> StoreUnreachableError:
-    return StoreUnreachableError(
-        f"etcd at {endpoints} does not answer{why}: start it, or name its members by --etcd-endpoints"
-    )
 
 
 def _clock() -> float:

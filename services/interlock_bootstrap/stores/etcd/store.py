@@ -100,11 +100,11 @@ class EtcdStore:
     async def close(self) -> None:
         if not self._started:
             return
+        await self._follower.close()
         for repair in self._repairs.values():
             repair.cancel()
         await asyncio.gather(*self._repairs.values(), return_exceptions=True)
         await self._rooms.close()
-        await self._follower.close()
         await self._leases.close()
         await self._client.close()
 
@@ -150,31 +150,32 @@ class EtcdStore:
 
     async def _confirm(self, copy: GroupCopy) -> bool:
         """Whether the group still is as its copy: the same header, and no lease ran out since."""
-        topology = copy.topology
+        topology, compared = copy.topology, copy.header_mod
         first, end = self._keys.leases(topology.group, topology.epoch)
         count = rpc.RequestOp(request_range=rpc.RangeRequest(key=first, range_end=end, count_only=True))
         answer = await self._client.call(TXN, self._if_unchanged(copy, [count]))
         if answer.succeeded and answer.responses[0].response_range.count == len(topology.leases):
             return True
-        # What changed is known to this replica, too, before the caller looks again.
-        header_mod = copy.header_mod if answer.succeeded else _mod_revision(answer.responses[0].response_range)
-        await self._follower.until(
-            topology.group,
-            lambda now: now.header_mod > header_mod or (now.header_mod == header_mod and bool(now.lapsed)),
-        )
+        # This replica is to know what changed before the caller looks again.
+        if answer.succeeded:
+            await self._follower.until(topology.group, lambda now: now.header_mod != compared or bool(now.lapsed))
+        else:
+            mod_revision = _mod_revision(answer.responses[0].response_range)
+            await self._follower.until(topology.group, lambda now: now.header_mod >= mod_revision)
         return False
 
     async def _commit(self, copy: GroupCopy, after: Topology) -> bool:
         """Makes what the copy holds into `after`."""
-        before, held = copy.topology, copy.lease_ids.copy()
+        before = copy.topology
         difference = Difference.between(before, after, copy.lapsed)
+        ending = [copy.lease_ids[key] for key in difference.leased + difference.released if key in copy.lease_ids]
         commit_id = os.urandom(16)
         request = self._if_unchanged(copy, [])
         granted = await self._leases.grant_all({key: after.leases[key] for key in difference.leased})
         request.success.extend(commit_operations(self._keys, before, after, difference, granted, commit_id))
         committed = await self._settled(request, after.group, commit_id)
         if committed:
-            self._leases.revoke(held[key] for key in (*difference.leased, *difference.released) if key in held)
+            self._leases.revoke(ending)
         return committed
 
     def _if_unchanged(self, copy: GroupCopy, operations: Sequence[rpc.RequestOp]) -> rpc.TxnRequest:
@@ -223,7 +224,7 @@ class EtcdStore:
             if "lease not found" in str(error):
                 return False  # a lease of this commit ran out before it: there will be new ones for the next try
             raise
-        except (EtcdUnavailableError, StoreUnavailableError) as error:
+        except (EtcdUnavailableError, EtcdFullError, StoreUnavailableError) as error:
             if lost:
                 raise CommitUnknownError(f"no answer to a commit of group {group!r}: {error}") from error
             raise
@@ -247,20 +248,27 @@ class EtcdStore:
     # Leases
 
     async def renew(self, group: str, leases: Sequence[Lease]) -> list[int]:
-        copy = self._follower.copy(group)
-        topology = copy.topology
-        ids: dict[Lease, int] = {}
-        for lease in leases:
-            route = topology.routes.get(lease.key)
-            if (
-                route is not None
-                and (topology.instance, route.incarnation) == lease[1:]
-                and lease.key in copy.lease_ids
-            ):
-                ids[lease] = copy.lease_ids[lease.key]
+        ids = self._lease_ids(group, leases)
+        if len(ids) < len(leases):
+            await self.load(group, fresh=True)  # perhaps another replica knows more
+            ids = self._lease_ids(group, leases)
+        ttls = self._follower.copy(group).topology.leases
         with _store_errors():
             renewed = dict(zip(ids, await self._leases.renew(ids.values()), strict=True))
-        return [topology.leases[lease.key] if renewed.get(lease) else 0 for lease in leases]
+        return [ttls[lease.key] if renewed.get(lease) else 0 for lease in leases]
+
+    def _lease_ids(self, group: str, leases: Sequence[Lease]) -> dict[Lease, int]:
+        """The etcd leases of those that there are."""
+        copy = self._follower.copy(group)
+        routes, instance = copy.topology.routes, copy.topology.instance
+        return {
+            lease: copy.lease_ids[lease.key]
+            for lease in leases
+            if lease.key in copy.lease_ids
+            and lease.instance == instance
+            and lease.key in routes
+            and lease.incarnation == routes[lease.key].incarnation
+        }
 
     def _begin_repair(self, group: str) -> None:
         """Called by the follower: leases of a group ran out."""
@@ -280,7 +288,8 @@ class EtcdStore:
                     await self._commit(copy, _without_lapsed(copy))
                     attempts = 0
                 except (EtcdError, StoreUnavailableError, CommitUnknownError) as error:
-                    _LOGGER.warning("routes of group %s whose leases ran out cannot be taken away: %s", group, error)
+                    if not attempts:
+                        _LOGGER.warning("routes of group %s whose leases ran out stay for now: %s", group, error)
                     attempts += 1
         finally:
             del self._repairs[group]

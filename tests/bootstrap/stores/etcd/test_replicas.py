@@ -182,7 +182,7 @@ async def test_a_row_that_is_deregistered_or_replaced_gives_its_etcd_lease_back(
     await replicas[1].registry.change("a", register(route(0, incarnation=101), lease_ttl=3_600_000))
     await eventually(lambda: first not in leases())
     await replicas[2].registry.change("a", DeregisterRoute(route(0).key, LAUNCH, 101))
-    await eventually(lambda: leases() == before)
+    await eventually(lambda: leases() <= before)
 
 
 async def test_ranks_share_one_record_of_their_layout_and_one_object_in_memory(replicas, settings):
