@@ -99,12 +99,20 @@ class Registry:
         """Begins to keep the time of leases; each that the store knows has its full TTL from now on."""
         if self._wheel is None:
             return
+        await self._restore_leases(self._wheel)
+        self._run(self._wheel.run(self._queue))
+
+    def store_is_back(self) -> None:
+        """Each lease that the store knows has its full TTL again: it may have one of a commit that nobody heard of."""
+        if self._wheel is not None:
+            self._run(self._restore_leases(self._wheel))
+
+    async def _restore_leases(self, wheel: LeaseWheel) -> None:
         last = ""
         while page := await self.store.groups(last, 100):
             for topology in page:
-                self._wheel.restore(topology)
+                wheel.restore(topology)
             last = page[-1].group
-        self._run(self._wheel.run(self._queue))
 
     async def close(self) -> None:
         """Ends what is under way. Who still waits for an answer gets none."""
@@ -289,7 +297,7 @@ class Registry:
         if topology.revision == 0:
             raise Refusal(
                 Reason.UNKNOWN_GROUP,
-                f"group {group!r} is unknown: no rank ever registered in it; `interlock route list` shows the groups",
+                f"group {group!r} is unknown: no rank ever registered in it; `interlock group list` shows the groups",
                 metadata={"group": group},
             )
         return topology

@@ -63,7 +63,7 @@ def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | No
     rooms = Rooms(settings.max_rooms, settings.max_awaited_rooms, settings.room_ttl_seconds, time.monotonic)
     servicer = BootstrapServicer(store, registry, rooms, settings)
     server.add(SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer))
-    server.add_lifespan(partial(_open, store, registry, _Listener(server, rooms)))
+    server.add_lifespan(partial(_open, store, registry, _Listener(server, registry, rooms)))
     server.on_drain(store.end_watches)
     server.on_drain(rooms.end_waits)
     server.on_drain(servicer.end_keep_alives)
@@ -84,8 +84,9 @@ async def _open(store: Store, registry: Registry, listener: "_Listener") -> Asyn
 class _Listener:
     """Takes what the store tells to where it belongs."""
 
-    def __init__(self, server: Server, rooms: Rooms) -> None:
+    def __init__(self, server: Server, registry: Registry, rooms: Rooms) -> None:
         self._server = server
+        self._registry = registry
         self._rooms = rooms
 
     def rooms_committed(self, group: str, epoch: int, dp_ranks: Mapping[int, int]) -> tuple[int, int]:
@@ -93,3 +94,5 @@ class _Listener:
 
     def availability(self, available: bool) -> None:
         self._server.set_serving(SERVICE_NAME, available)
+        if available:
+            self._registry.store_is_back()

@@ -5,10 +5,20 @@ engines write it. Pools are their wire names.
 """
 
 import dataclasses
+import json
 from typing import Any
 
 from interlock.pools import wire_name
-from interlock.topology import DeclaredNone, EpochStarted, Event, RouteRegistered, RouteRemoved, SpecLayout
+from interlock.topology import (
+    DeclaredNone,
+    EpochStarted,
+    Event,
+    RouteRegistered,
+    RouteRemoved,
+    SharedValues,
+    SpecLayout,
+)
+from interlock.topology.contract import UNDECLARABLE_FIELDS, declared
 from interlock_cli.spec_layouts import spec_layout_document
 
 
@@ -40,3 +50,24 @@ def event_document(event: Event) -> dict[str, Any]:
         case RouteRemoved():
             kind = "route_removed"
     return {"event": kind, **document(event)}
+
+
+def contract_rows(shared: SharedValues) -> list[tuple[str, object]]:
+    """What ranks share, as rows of a table: the sizes one by one, and what is undeclared as such."""
+    rows: list[tuple[str, object]] = [(f"sizes.{name}", size) for name, size in shared.sizes._asdict().items()]
+    others = (field.name for field in dataclasses.fields(shared) if field.name != "sizes")
+    return [*rows, *((name, _shared_cell(name, getattr(shared, name))) for name in others)]
+
+
+def _shared_cell(name: str, value: Any) -> object:
+    if name in UNDECLARABLE_FIELDS and not declared(value):
+        return "undeclared"
+    match value:
+        case DeclaredNone():
+            return "none"
+        case SpecLayout():
+            return json.dumps(spec_layout_document(value))
+        case tuple():
+            return ", ".join(map(wire_name, value))
+        case _:
+            return value

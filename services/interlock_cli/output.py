@@ -2,13 +2,17 @@
 
 import functools
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
 from interlock_cli.errors import CommandError, printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _P = ParamSpec("_P")
 
@@ -93,3 +97,20 @@ def _cell(cell: object) -> str:
     if isinstance(cell, float):
         return f"{cell:.1f}"
     return printable(str(cell))
+
+
+def output_width() -> int:
+    """Columns that output may take: those of the terminal (or of COLUMNS), else 100."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def echo_lines(lines: Sequence[str], coloured: "Callable[[str], Text]") -> None:
+    """Writes lines; in colours on a terminal."""
+    if not sys.stdout.isatty():
+        click.echo("\n".join(lines))
+        return
+    from rich.console import Console
+
+    console = Console()
+    for line in lines:
+        console.print(coloured(line), soft_wrap=True)

@@ -13,6 +13,7 @@ from click.shell_completion import shell_complete
 from interlock import __version__
 from interlock_cli.commands.check import check
 from interlock_cli.commands.demo import demo
+from interlock_cli.commands.group import group
 from interlock_cli.commands.info import info
 from interlock_cli.commands.plan import plan
 from interlock_cli.commands.pools import pools
@@ -112,5 +113,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, route, info, check, pools):
+for _command in (demo, serve, preprocess, preview, plan, group, route, info, check, pools):
     main.add_command(_command)

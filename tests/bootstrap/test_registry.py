@@ -286,6 +286,33 @@ async def test_a_store_that_cannot_commit_is_told_of_and_the_next_request_goes_o
     assert (await registry.change("a", register(route(0)))).topology.registered == 1
 
 
+async def test_a_lease_of_a_commit_that_nobody_heard_of_runs_once_the_store_is_back(registry, store, clock):
+    store.lose_answer(committed=True)
+    unreachable = StoreUnavailableError("no answer for 5 s")
+    load = store.load
+
+    async def load_nothing_fresh(group, *, fresh=False):
+        if fresh:
+            raise unreachable
+        return await load(group)
+
+    store.load = load_nothing_fresh
+    with pytest.raises(StoreUnavailableError):
+        await registry.change("a", register(route(0), lease_ttl=5_000))
+    store.load = load
+    lease = Lease(FIRST, LAUNCH, 100)
+    assert await registry.renew("a", [lease]) == [0]
+
+    registry.store_is_back()
+    renewed = []
+
+    def is_renewed():
+        renewed[:] = registry._wheel.renew("a", [lease])
+        return renewed == [5_000]
+
+    await until(is_renewed)
+
+
 async def test_a_caller_that_goes_away_takes_nobody_along(registry, store):
     first, (second, third), going_on = await held_up(registry, store, register(route(1)), register(route(0)))
     first.cancel()

@@ -1,6 +1,8 @@
 """What the tests of the command share: fixtures that run it, and services that were started by it."""
 
+import json
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -63,3 +65,22 @@ def services(tmp_path_factory) -> Iterator[str]:
     """The address of both services, started once by `interlock serve all`."""
     with serving(tmp_path_factory.mktemp("services"), "all") as address:
         yield address
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def ask(invoke, services, monkeypatch):
+    """Runs a command against the served Bootstrap, and gives what came out as JSON."""
+    monkeypatch.setenv("INTERLOCK_ADDRESS", services)
+
+    def ask_json(*args, exit_code=0):
+        result = invoke(*args, "--json")
+        assert result.exit_code == exit_code, result.stderr
+        return json.loads(result.stdout)
+
+    ask_json.text = invoke
+    return ask_json

@@ -16,6 +16,9 @@ PATIENCE = 60
 
 COMMAND = [sys.executable, "-m", "interlock_cli"]
 
+_PYTHONPATH = os.pathsep.join(map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))))
+"""Made absolute now, before a test goes to another folder."""
+
 
 @contextmanager
 def serving(folder: Path, *args: str) -> Iterator[str]:
@@ -49,6 +52,4 @@ def environment(folder: Path) -> dict[str, str]:
     ours = ("INTERLOCK_", "STATE_DIRECTORY")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     variables["XDG_STATE_HOME"] = str(folder / "state")
-    if path := variables.get("PYTHONPATH"):
-        variables["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
-    return variables
+    return {**variables, "PYTHONPATH": _PYTHONPATH} if _PYTHONPATH else variables

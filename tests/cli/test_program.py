@@ -60,6 +60,7 @@ def _parse(args: list[str]) -> click.Command:
 def test_the_commands_are_these():
     assert {" ".join(path) for path in COMMANDS if path} == {
         *("check", "demo", "info", "plan", "pools", "preprocess", "preview"),
+        *("group", "group list", "group show", "group force-epoch"),
         *("route", "route register", "route deregister", "route list", "route watch"),
         *("serve", "serve bootstrap", "serve preprocess", "serve all"),
     }
@@ -86,7 +87,8 @@ def test_the_examples_work_when_copied(invoke, services, tmp_path, monkeypatch):
         Image.new("RGB", (97, 61), "tan").save(tmp_path / name)
     (tmp_path / "layout.json").write_text("null")
     ran = 0
-    for path in ("pools", "plan", "preprocess", "preview", "route register", "route list", "info", "check"):
+    paths = ("pools", "plan", "preprocess", "preview", "route register", "route list", "group list", "group show")
+    for path in (*paths, "info", "check"):
         for example in _examples(tuple(path.split())):
             if "--address" in example:
                 example[example.index("--address") + 1] = services
@@ -96,14 +98,14 @@ def test_the_examples_work_when_copied(invoke, services, tmp_path, monkeypatch):
             ran += 1
     for example in _examples(("route", "deregister")):
         assert invoke(*example).exit_code == 0
-    assert ran >= 19
+    assert ran >= 23
 
 
 def test_the_help_of_the_program_documents_every_exit_code():
     text = _help(())
     _, _, section = text.partition("Exit codes:\n")
     documented = {int(line.split()[0]) for line in section.splitlines() if line.split() and line.split()[0].isdigit()}
-    assert documented == {int(code) for code in ExitCode} == {0, 1, 2, 3, 70, 130, 141, 143}
+    assert documented == {int(code) for code in ExitCode} == {0, 1, 2, 3, 4, 70, 130, 141, 143}
 
 
 def test_the_version_is_that_of_the_library(run):
@@ -111,7 +113,7 @@ def test_the_version_is_that_of_the_library(run):
     assert (result.returncode, result.stdout, result.stderr) == (0, f"interlock {__version__}\n", "")
 
 
-@pytest.mark.parametrize("path", ["", "route", "serve"])
+@pytest.mark.parametrize("path", ["", "group", "route", "serve"])
 def test_a_group_without_a_command_shows_its_help(invoke, path):
     result = invoke(*path.split())
     assert result.exit_code == ExitCode.USAGE

@@ -173,7 +173,7 @@ RANK = ["route", "register", "prefill-a", "--rank-ip", "10.0.0.1", "--rank-port"
 
 
 def _groups(run, address: str) -> list[tuple[str, int]]:
-    listed = json.loads(run("route", "list", "--address", address, "--json").stdout)
+    listed = json.loads(run("group", "list", "--address", address, "--json").stdout)
     return [(group["group"], group["revision"]) for group in listed["groups"]]
 
 

@@ -1,6 +1,9 @@
 """The SDK: clients of the Bootstrap and the Preprocess service, asynchronous and synchronous.
 
 - `BootstrapClient`, `AsyncBootstrapClient`: register ranks, learn the topology, map rooms to DP ranks.
+- `Registration`, `AsyncRegistration`: a rank that is kept registered; made by `client.registration(...)`.
+- `instance_environment`, `process_incarnation` and what is beside them in `interlock.client.launch`: one launch, handed
+  from the launcher to its ranks.
 - `PreprocessClient`, `AsyncPreprocessClient`: pictures to bf16 patches. Patches need
   `pip install 'interlock[patches]'`; everything else runs on the bare install.
 - `InterlockError` and those below it: what can go wrong; the tree is drawn in `interlock.client.errors`.
@@ -16,6 +19,7 @@ from interlock.client.errors import (
     ContractMismatchError,
     DeadlineError,
     ImageFailedError,
+    InstanceError,
     InterlockError,
     InvalidRequestError,
     MissingPackageError,
@@ -41,11 +45,19 @@ from interlock.client.groups import (
     RankInfo,
     ReadyGroup,
     Registered,
+    RegistrationState,
     RoomRank,
     WatchChange,
     WatchItem,
     WatchProgress,
     WatchSnapshot,
+)
+from interlock.client.launch import (
+    instance_environment,
+    instance_from_environment,
+    instance_from_text,
+    instance_to_text,
+    process_incarnation,
 )
 from interlock.client.pictures import (
     ImageResult,
@@ -58,11 +70,13 @@ from interlock.client.pictures import (
     Timings,
 )
 from interlock.client.preprocess import AsyncPreprocessClient, PreprocessClient
+from interlock.client.registrations import AsyncRegistration, Registration
 
 __all__ = [
     "AsyncBootstrapClient",
     "AsyncPatchStream",
     "AsyncPreprocessClient",
+    "AsyncRegistration",
     "BootstrapClient",
     "CallCancelledError",
     "Compatibility",
@@ -75,6 +89,7 @@ __all__ = [
     "ForcedEpoch",
     "ImageFailedError",
     "ImageResult",
+    "InstanceError",
     "InterlockError",
     "InvalidRequestError",
     "MissingPackageError",
@@ -92,6 +107,8 @@ __all__ = [
     "ReadyGroup",
     "RefusedError",
     "Registered",
+    "Registration",
+    "RegistrationState",
     "RetryPolicy",
     "RevisionConflictError",
     "RoomRank",
@@ -107,4 +124,9 @@ __all__ = [
     "WatchItem",
     "WatchProgress",
     "WatchSnapshot",
+    "instance_environment",
+    "instance_from_environment",
+    "instance_from_text",
+    "instance_to_text",
+    "process_incarnation",
 ]

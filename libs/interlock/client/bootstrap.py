@@ -12,6 +12,7 @@ no server is therefore tried again within its timeout; only `force_epoch` is not
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import aclosing, closing
 from functools import cached_property
 
 import grpc
@@ -20,6 +21,7 @@ from interlock.bootstrap.v1 import bootstrap_service_pb2_grpc
 from interlock.client._internal import bootstrap_rpcs as rpcs
 from interlock.client._internal.faces import NO_REASONS, AsyncFace, SyncFace
 from interlock.client._internal.following import Following
+from interlock.client._internal.lease_keepers import AsyncLeaseKeeper, LeaseKeeper
 from interlock.client._internal.retry import DEFAULT_RETRY, NO_RETRY, Attempts, RetryPolicy
 from interlock.client._internal.statuses import error_of, raise_if_closed
 from interlock.client.errors import DeadlineError, InterlockError, UnreachableError
@@ -33,7 +35,10 @@ from interlock.client.groups import (
     Registered,
     RoomRank,
     WatchItem,
+    WatchSnapshot,
 )
+from interlock.client.launch import new_instance
+from interlock.client.registrations import DEFAULT_LEASE_TTL, AsyncRegistration, Registration
 from interlock.topology import DecodeServer, GroupState, Instance, RankKey, Route
 
 _ROOM_TIMEOUT = 60.0
@@ -54,6 +59,12 @@ class BootstrapClient(SyncFace):
     def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = DEFAULT_RETRY) -> None:
         super().__init__(address, timeout=timeout, retry=retry)
         self._stub = bootstrap_service_pb2_grpc.BootstrapServiceStub(self._channel)
+        self._leases = LeaseKeeper(self._stub, address, retry, timeout)
+
+    def close(self) -> None:
+        """Close the connection; open calls and streams end with an error, registrations when their leases run out."""
+        self._leases.close()
+        super().close()
 
     def register_route(
         self,
@@ -62,6 +73,7 @@ class BootstrapClient(SyncFace):
         *,
         group: str = "default",
         expected_revision: int | None = None,
+        lease_ttl: float | None = None,
         timeout: float | None = None,
     ) -> Registered:
         """Register one rank.
@@ -72,6 +84,8 @@ class BootstrapClient(SyncFace):
             group: the prefill server.
             expected_revision: compare-and-swap: register only if the group is at this revision; 0: only if no route
                 lives. None: the server orders concurrent registrations.
+            lease_ttl: seconds after which the route goes by itself, 1 to 86,400; registering again renews them.
+                None: it stays until it is removed. `registration` keeps a lease.
             timeout: seconds. None: that of the client.
 
         Raises:
@@ -81,8 +95,37 @@ class BootstrapClient(SyncFace):
             InvalidFieldsError: a number that cannot even be sent, for example a negative port.
         """
         return self._call(
-            self._stub.RegisterRoute, rpcs.register_route(route, instance, group, expected_revision), timeout
+            self._stub.RegisterRoute,
+            rpcs.register_route(route, instance, group, expected_revision, lease_ttl),
+            timeout,
         )
+
+    def registration(
+        self,
+        route: Route,
+        instance: Instance | None = None,
+        *,
+        group: str = "default",
+        lease_ttl: float = DEFAULT_LEASE_TTL,
+        timeout: float | None = None,
+    ) -> "Registration":
+        """Keep one rank registered for the length of a `with` block, whatever happens to the server meanwhile.
+
+        All registrations of one client are renewed together, on one stream.
+
+        Args:
+            route: the rank, its address and what it shares with its group.
+            instance: the launch that the rank belongs to. None: the one in the environment variable
+                `INTERLOCK_INSTANCE`; if there is none and the rank is alone in its group, a new one is minted.
+            group: the prefill server.
+            lease_ttl: seconds after which the rank counts as gone if it cannot be renewed; 1 to 86,400.
+            timeout: seconds for the first registration. None: that of the client.
+
+        Example:
+            with client.registration(route, group="prefill-a") as registration:
+                print(registration.revision)
+        """
+        return Registration(self, self._leases, route, instance, group, lease_ttl, timeout)
 
     def deregister_route(
         self,
@@ -95,6 +138,22 @@ class BootstrapClient(SyncFace):
     ) -> Deregistered:
         """Remove one rank's route, if it is the one of exactly this instance and incarnation."""
         return self._call(self._stub.DeregisterRoute, rpcs.deregister_route(key, instance, incarnation, group), timeout)
+
+    def mint_instance(self, group: str = "default", *, timeout: float | None = None) -> Instance:
+        """An instance for a new launch: one that the group will accept, and that ends what it serves now.
+
+        For the launcher, which hands it to all ranks: `instance_environment` puts it into their environment.
+
+        Args:
+            group: the prefill server; may be unknown as yet.
+            timeout: seconds. None: that of the client.
+        """
+        bound = self._timeout if timeout is None else timeout
+        with closing(self.watch_topology(group, timeout=bound)) as items:
+            for item in items:
+                if isinstance(item, WatchSnapshot):
+                    return new_instance(item.state.floor)
+        raise AssertionError("a watch ends only by an error")
 
     def get_prefill_server_info(
         self,
@@ -295,6 +354,16 @@ class AsyncBootstrapClient(AsyncFace):
     def _stub(self) -> "bootstrap_service_pb2_grpc.BootstrapServiceAsyncStub":
         return bootstrap_service_pb2_grpc.BootstrapServiceStub(self._channel)
 
+    @cached_property
+    def _leases(self) -> AsyncLeaseKeeper:
+        return AsyncLeaseKeeper(self._stub, self.address, self._retry, self._timeout)
+
+    async def close(self) -> None:
+        """Close the connection; open calls and streams end with an error, registrations when their leases run out."""
+        if "_leases" in self.__dict__:
+            await self._leases.close()
+        await super().close()
+
     async def register_route(
         self,
         route: Route,
@@ -302,6 +371,7 @@ class AsyncBootstrapClient(AsyncFace):
         *,
         group: str = "default",
         expected_revision: int | None = None,
+        lease_ttl: float | None = None,
         timeout: float | None = None,
     ) -> Registered:
         """Register one rank.
@@ -312,6 +382,8 @@ class AsyncBootstrapClient(AsyncFace):
             group: the prefill server.
             expected_revision: compare-and-swap: register only if the group is at this revision; 0: only if no route
                 lives. None: the server orders concurrent registrations.
+            lease_ttl: seconds after which the route goes by itself, 1 to 86,400; registering again renews them.
+                None: it stays until it is removed. `registration` keeps a lease.
             timeout: seconds. None: that of the client.
 
         Raises:
@@ -321,8 +393,37 @@ class AsyncBootstrapClient(AsyncFace):
             InvalidFieldsError: a number that cannot even be sent, for example a negative port.
         """
         return await self._call(
-            self._stub.RegisterRoute, rpcs.register_route(route, instance, group, expected_revision), timeout
+            self._stub.RegisterRoute,
+            rpcs.register_route(route, instance, group, expected_revision, lease_ttl),
+            timeout,
         )
+
+    def registration(
+        self,
+        route: Route,
+        instance: Instance | None = None,
+        *,
+        group: str = "default",
+        lease_ttl: float = DEFAULT_LEASE_TTL,
+        timeout: float | None = None,
+    ) -> "AsyncRegistration":
+        """Keep one rank registered for the length of a `with` block, whatever happens to the server meanwhile.
+
+        All registrations of one client are renewed together, on one stream.
+
+        Args:
+            route: the rank, its address and what it shares with its group.
+            instance: the launch that the rank belongs to. None: the one in the environment variable
+                `INTERLOCK_INSTANCE`; if there is none and the rank is alone in its group, a new one is minted.
+            group: the prefill server.
+            lease_ttl: seconds after which the rank counts as gone if it cannot be renewed; 1 to 86,400.
+            timeout: seconds for the first registration. None: that of the client.
+
+        Example:
+            async with client.registration(route, group="prefill-a") as registration:
+                print(registration.revision)
+        """
+        return AsyncRegistration(self, self._leases, route, instance, group, lease_ttl, timeout)
 
     async def deregister_route(
         self,
@@ -337,6 +438,22 @@ class AsyncBootstrapClient(AsyncFace):
         return await self._call(
             self._stub.DeregisterRoute, rpcs.deregister_route(key, instance, incarnation, group), timeout
         )
+
+    async def mint_instance(self, group: str = "default", *, timeout: float | None = None) -> Instance:
+        """An instance for a new launch: one that the group will accept, and that ends what it serves now.
+
+        For the launcher, which hands it to all ranks: `instance_environment` puts it into their environment.
+
+        Args:
+            group: the prefill server; may be unknown as yet.
+            timeout: seconds. None: that of the client.
+        """
+        bound = self._timeout if timeout is None else timeout
+        async with aclosing(self.watch_topology(group, timeout=bound)) as items:
+            async for item in items:
+                if isinstance(item, WatchSnapshot):
+                    return new_instance(item.state.floor)
+        raise AssertionError("a watch ends only by an error")
 
     async def get_prefill_server_info(
         self,

@@ -7,6 +7,7 @@
     ├── UnexpectedAnswerError        the server answered what the contract does not allow
     ├── PatchesDamagedError          a patch buffer came incomplete or changed; it is never handed out
     ├── SourceError                  a picture could not be read on this side
+    ├── InstanceError                a rank does not know its launch, or what names it cannot be read
     ├── MissingPackageError          an optional package is needed (also an ImportError)
     └── RefusedError                 the server said no; `reason` says why
         ├── InvalidRequestError      a field is wrong; `field_violations` names each
@@ -76,6 +77,15 @@ class PatchesDamagedError(InterlockError):
 
 class SourceError(InterlockError):
     """A picture could not be read on this side; `__cause__` has the reason."""
+
+
+class InstanceError(InterlockError):
+    """A rank does not know which launch it belongs to, or the text that names it cannot be read."""
+
+    _advice = (
+        "mint one instance in the launcher (`interlock instance mint GROUP`) and hand it to all ranks unchanged, in "
+        "INTERLOCK_INSTANCE."
+    )
 
 
 class MissingPackageError(InterlockError, ImportError):

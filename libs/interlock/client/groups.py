@@ -1,6 +1,7 @@
 """What `BootstrapClient` gives back, beside the values of `interlock.topology`."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from interlock.topology import Event, GroupState, Incompatibility, Instance, PrefillServerInfo, RankKey, Routes
@@ -18,6 +19,23 @@ class Registered:
     expected: int
     """Routes that make the group complete."""
     ready: bool
+    lease_ttl: float | None = None
+    """Seconds that the route stays without being renewed. None: until it is removed."""
+
+
+class RegistrationState(StrEnum):
+    """How a registration that is kept stands."""
+
+    NEW = "NEW"
+    """Not made yet."""
+    REGISTERED = "REGISTERED"
+    """It stands, and its lease is renewed in time."""
+    RECOVERING = "RECOVERING"
+    """The server cannot be reached, or no longer knew the lease; the rank is being registered again."""
+    LOST = "LOST"
+    """The server refused it for good: a newer launch or process took over, or the rank no longer fits its group."""
+    ENDED = "ENDED"
+    """Left by this side."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def info(group: str, address: str, timeout: float, as_json: bool) -> None:
       interlock info prefill-a --json
     """
     from interlock.client import NotReadyError
-    from interlock_cli.documents import document
+    from interlock_cli.documents import contract_rows, document
 
     with bootstrap_at(address, timeout) as client:
         try:
@@ -39,11 +39,5 @@ def info(group: str, address: str, timeout: float, as_json: bool) -> None:
     if as_json:
         echo_json({"group": group, **document(ready)})
         return
-    values = document(ready.info)
-    sizes = values.pop("sizes")
     rows: list[tuple[str, object]] = [(name, getattr(ready, name)) for name in ("revision", "epoch", "instance")]
-    rows += [(f"sizes.{dimension}", size) for dimension, size in sizes.items()]
-    layout = values.pop("dsv41_spec_layout", "undeclared")
-    rows += [(name, ", ".join(value) if isinstance(value, list) else value) for name, value in values.items()]
-    rows.append(("dsv41_spec_layout", "none" if layout is None else layout))
-    echo_table(["FIELD", "VALUE"], rows)
+    echo_table(["FIELD", "VALUE"], [*rows, *contract_rows(ready.info)])

@@ -28,16 +28,15 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def route() -> None:
-    """Register, remove and list routes.
+    """Register, remove, list and follow routes.
 
     A route is what one rank of a prefill server (a group) registers: its place among the ranks, its address, and the
-    values that all ranks of the group must share.
+    values that all ranks of the group must share. `interlock group` shows groups as wholes.
 
     \b
     Examples:
-      interlock route list
       interlock route list prefill-a
-      interlock route watch prefill-a --json
+      interlock route watch prefill-a
     """
 
 

@@ -1,11 +1,12 @@
 """`interlock route watch`."""
 
-from contextlib import suppress
-from typing import TYPE_CHECKING
+import sys
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from interlock_cli.errors import printable
+from interlock_cli.errors import one_line, printable
 from interlock_cli.output import echo_json, json_option
 from interlock_cli.services import bootstrap_at, bootstrap_options, snapshot_of
 from interlock_cli.texts import address_text, state_word
@@ -22,23 +23,68 @@ if TYPE_CHECKING:
 def watch(group: str, address: str, timeout: float, as_json: bool) -> None:
     """Follow GROUP: its routes as they are, then every change, until Ctrl-C.
 
-    Each line has the REVISION, what happened, and to which rank. A snapshot comes first, and again whenever changes
-    were missed; it replaces what was shown before. With --json each revision is one line, with the group's state after
-    it. --timeout bounds the wait for the service to answer at all.
+    On a terminal it is a table that changes in place, with what is missing above it. Elsewhere each line has the
+    REVISION, what happened, and to which rank; a snapshot comes first, and again whenever changes were missed: it
+    replaces what was shown before. With --json each revision is one line, with the group's state after it.
+
+    When the service goes away it says so (on stderr, where there is no table), looks for it, and goes on where it
+    stopped. --timeout bounds only the wait for the first answer.
 
     \b
     Examples:
       interlock route watch prefill-a
+      interlock route watch prefill-a | cat
       interlock route watch prefill-a --json | jq .state.ready
     """
     from interlock.client import WatchProgress
 
-    echo = _echo_json if as_json else _echo_lines
     with bootstrap_at(address, timeout) as client, suppress(KeyboardInterrupt):
         snapshot_of(client, group, timeout)  # the watch itself waits for its service without end
-        for item in client.watch_topology(group):
-            if not isinstance(item, WatchProgress):
-                echo(item)
+        with _view(address, as_json) as view:
+            for item in client.watch_topology(group, on_lost=view.lost):
+                view.take(None if isinstance(item, WatchProgress) else item)
+
+
+class _View(Protocol):
+    """Where a watch is shown."""
+
+    def take(self, item: "WatchSnapshot | WatchChange | None") -> None:
+        """Shows what came. None: nothing new, from a service that is there."""
+
+    def lost(self, error: Exception) -> None:
+        """Shows that the service is away."""
+
+
+def _view(address: str, as_json: bool) -> "AbstractContextManager[_View]":
+    if not as_json and sys.stdout.isatty():
+        from rich.console import Console
+
+        if not Console().is_dumb_terminal:
+            from interlock_cli.watch_screen import WatchScreen
+
+            return WatchScreen(address)
+    return nullcontext(_Lines(address, as_json))
+
+
+class _Lines:
+    """A line for each thing that happens, or one JSON line for each revision."""
+
+    def __init__(self, address: str, as_json: bool) -> None:
+        self._address = address
+        self._echo = _echo_json if as_json else _echo_lines
+        self._away = False
+
+    def take(self, item: "WatchSnapshot | WatchChange | None") -> None:
+        if self._away:
+            self._away = False
+            click.echo(f"interlock: {self._address} is back", err=True)
+        if item is not None:
+            self._echo(item)
+
+    def lost(self, error: Exception) -> None:
+        if not self._away:
+            self._away = True
+            click.echo(one_line(f"interlock: {self._address} is away and looked for: {error}"), err=True)
 
 
 def _echo_json(item: "WatchSnapshot | WatchChange") -> None:

@@ -1,7 +1,10 @@
 """The calls of the Bootstrap service: from arguments to messages, from messages to values."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
+
+from google.protobuf.duration_pb2 import Duration
 
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.client._internal.faces import Rpc
@@ -27,7 +30,7 @@ from interlock.topology.messages import (
     rank_key_to_message,
     route_to_message,
 )
-from interlock.topology.validation import checked_route
+from interlock.topology.validation import checked_route, lease_ttl_faults
 
 NOT_READY_YET = frozenset({Reason.NOT_READY, Reason.UNKNOWN_GROUP})
 """Refusals that time alone can mend, for those who wait for a group."""
@@ -37,7 +40,7 @@ GroupsPage: TypeAlias = tuple[tuple[GroupState, ...], str]
 
 
 def register_route(
-    route: Route, instance: Instance, group: str, expected_revision: int | None
+    route: Route, instance: Instance, group: str, expected_revision: int | None, lease_ttl: float | None
 ) -> Rpc[pb.RegisterRouteRequest, pb.RegisterRouteResponse, Registered]:
     """One rank's registration.
 
@@ -53,14 +56,36 @@ def register_route(
             raise InvalidFieldsError(faults) from None
         raise
     request = pb.RegisterRouteRequest(
-        group=group, route=message, instance=instance_to_message(instance), expected_revision=expected_revision
+        group=group,
+        route=message,
+        instance=instance_to_message(instance),
+        expected_revision=expected_revision,
+        lease_ttl=None if lease_ttl is None else _lease_ttl_to_message(lease_ttl),
     )
-    return Rpc(
-        request,
-        lambda response: Registered(
-            response.revision, response.epoch, response.registered, response.expected, response.ready
-        ),
-    )
+
+    def read(response: pb.RegisterRouteResponse) -> Registered:
+        ttl = seconds_of(response.lease.ttl) if response.HasField("lease") else None
+        if lease_ttl is not None and (ttl is None or ttl <= 0):
+            raise ValueError(f"a lease of {lease_ttl:g} s was asked for, and none was granted")
+        return Registered(
+            response.revision, response.epoch, response.registered, response.expected, response.ready, ttl
+        )
+
+    return Rpc(request, read)
+
+
+def _lease_ttl_to_message(seconds: float) -> Duration:
+    if not math.isfinite(seconds):
+        raise InvalidFieldsError((("lease_ttl", f"must be a number of seconds; got {seconds}"),))
+    milliseconds = round(seconds * 1_000)
+    if faults := tuple(lease_ttl_faults(milliseconds, "lease_ttl")):
+        raise InvalidFieldsError(faults)
+    return Duration(seconds=milliseconds // 1_000, nanos=milliseconds % 1_000 * 1_000_000)
+
+
+def seconds_of(duration: Duration) -> float:
+    """A duration in seconds, whatever the two numbers are."""
+    return duration.seconds + duration.nanos / 1e9
 
 
 def deregister_route(

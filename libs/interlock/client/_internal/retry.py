@@ -14,6 +14,8 @@ from interlock.reasons import Reason
 LONGEST_RETRY_DELAY = 30.0
 """A server that asks for a longer pause than this (seconds) is not waited for: the caller decides."""
 
+_PASSING_CODES = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
+
 _LONGEST_WAIT_BETWEEN_LOOKS = 1.0
 
 
@@ -73,8 +75,9 @@ def found_no_server(error: InterlockError) -> bool:
 
 
 def asked_pause(code: grpc.StatusCode, retry_delay: float | None) -> float | None:
-    """Seconds to wait for a server that is full and says for how long. None: trying again would not help."""
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and retry_delay is not None and retry_delay <= LONGEST_RETRY_DELAY:
+    """Seconds to wait for a server that is full, or lost its store, and says for how long. None: trying again would not
+    help."""
+    if code in _PASSING_CODES and retry_delay is not None and retry_delay <= LONGEST_RETRY_DELAY:
         return max(0.0, retry_delay)
     return None
 
