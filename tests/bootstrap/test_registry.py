@@ -342,15 +342,15 @@ async def test_requests_gather_for_as_long_as_a_commit_keeps_the_server_telling_
     with ExitStack() as watchers:
         for _ in range(64):
             watchers.enter_context(registry.follow("a"))
-        assert registry._gathering("a", 1) == pytest.approx(0.00192)
-        assert registry._gathering("a", 2) == pytest.approx(0.0096)
-        assert registry._gathering("b", 2) == 0
+        assert registry._gathering("a", crowd=False) == pytest.approx(0.00192)
+        assert registry._gathering("a", crowd=True) == pytest.approx(0.0384)
+        assert registry._gathering("b", crowd=True) == 0
         for _ in range(1_000):
             watchers.enter_context(registry.follow("a"))
-        assert registry._gathering("a", 2) == registry_module._LONGEST_GATHERING
+        assert registry._gathering("a", crowd=True) == registry_module._LONGEST_GATHERING
         answers = await asyncio.gather(*(registry.change("a", register(route(tp))) for tp in (0, 1)))
         assert all(answer.topology.ready for answer in answers)
-    assert registry._gathering("a", 2) == 0
+    assert registry._gathering("a", crowd=True) == 0
 
 
 # Expiry
