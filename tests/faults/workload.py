@@ -333,11 +333,15 @@ class GroupRun:
 
     async def _settle(self) -> None:
         """Waits until no lease is left to run out and every replica shows the last state, to watchers and callers."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                if await self._settled():
-                    return
-                await asyncio.sleep(0.1)
+        ends_at = time.monotonic() + PATIENCE
+        while not await self._settled():
+            if time.monotonic() > ends_at:
+                self.surprises.append(
+                    f"{self._group} did not settle: replicas show {[record.revision for record in self.records]}, "
+                    f"with {sorted(self.records[0].routes)} standing at the first"
+                )
+                return
+            await asyncio.sleep(0.1)
 
     async def _settled(self) -> bool:
         # No life has this incarnation: it removes nothing, and its answer comes from the truth.
