@@ -5,11 +5,12 @@ Each replica and member is on a host of its own, where the machine allows that.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from faults.etcd_members import Member, free_ports, start_members
+from etcd_cluster import etcd_cluster, free_ports
+from faults.etcd_members import Member, start_members
 from faults.networks import Host, Network
 from faults.processes import PATIENCE, Replica
 from faults.workload import stubs_of
@@ -54,15 +55,33 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_single(folder: Path, options: Sequence[str] = ()) -> AsyncIterator[Cluster]:
-    """Starts one server with SQLite; kills it afterwards."""
-    replica = Replica("single", folder, ["--store", "sqlite", "--state-folder", str(folder / "state"), *options])
-    try:
+async def running_server(
+    store: str, folder: Path, options: Sequence[str] = (), *, prefix: Sequence[str] = (), **environment: str
+) -> AsyncIterator[Replica]:
+    """Starts one server on a store of its own, `sqlite` or `etcd` (one member); kills all of it afterwards.
+
+    Args:
+        store: Kind of the store.
+        folder: Where logs and data go.
+        options: More options of the server.
+        prefix, environment: As for `ServerProcess`, of the server alone.
+    """
+    with ExitStack() as stack:
+        if store == "etcd":
+            place = ["--etcd-endpoints", stack.enter_context(etcd_cluster()).endpoints]
+        else:
+            place = ["--state-folder", str(folder / "state")]
+        replica = Replica("server", folder, ["--store", store, *place, *options], prefix=prefix, **environment)
+        stack.callback(replica.kill)
         await replica.serve()
-        async with stubs_of([replica.address]) as stubs:
-            yield Cluster([replica], [], stubs, None, {})
-    finally:
-        replica.kill()
+        yield replica
+
+
+@asynccontextmanager
+async def running_single(folder: Path) -> AsyncIterator[Cluster]:
+    """One server with SQLite, as a cluster that has nothing else."""
+    async with running_server("sqlite", folder) as replica, stubs_of([replica.address]) as stubs:
+        yield Cluster([replica], [], stubs, None, {})
 
 
 @asynccontextmanager

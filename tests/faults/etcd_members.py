@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,15 +64,6 @@ async def leader_of(members: Sequence[Member]) -> Member:
                 if member.running and not member.stopped and await member.leads():
                     return member
             await asyncio.sleep(0.05)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 async def start_members(members: Sequence[Member]) -> None:

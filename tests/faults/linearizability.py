@@ -104,8 +104,8 @@ def check_linearizable(history: History, start: GroupState, *, ambiguous_commits
         UndecidedError: there are too many possible orders.
     """
     try:
-        # Most histories are explained without requests of unknown outcome that took part in revisions which nobody
-        # saw. To try all of those as well takes long: each may have, or not.
+        # Most histories are explained without expiries and requests of unknown outcome that took part in a revision
+        # of which nobody could see it. To try those as well takes long: each may have, or not.
         return _Check(history, ambiguous_commits, lazy=True).run(start)
     except AssertionError:
         return _Check(history, ambiguous_commits, lazy=False).run(start)
@@ -149,18 +149,17 @@ class _Check:
         places = {_Place(start, frozenset(), frozenset())}
         for event, cap in zip(self._events, self._caps, strict=True):
             self._before, self._now, self._cap = self._now, event.time, cap
-            match event.kind:
-                case 0:
-                    self._open.add(event.index)
-                    continue
-                case 1:
-                    observation = self._observations[event.index]
-                    after = self._until_reached(places, observation.revision)
-                    what: Observation | Operation = observation
-                case _:
-                    what = self._operations[event.index]
-                    after = self._until_answered(places, event.index)
-                    self._open.discard(event.index)
+            if event.kind == _INVOKED:
+                self._open.add(event.index)
+                continue
+            what: Observation | Operation
+            if event.kind == _OBSERVED:
+                what = self._observations[event.index]
+                after = self._until_reached(places, what.revision)
+            else:
+                what = self._operations[event.index]
+                after = self._until_answered(places, event.index)
+                self._open.discard(event.index)
             if not after:
                 raise NotLinearizableError(self._explanation(event, what, places))
             places = after
@@ -249,7 +248,7 @@ class _Check:
         yield from (move.place for move in moves)
         for key, row in state.content.rows:
             if self._may_expire((key, state.content.launch, row.incarnation)):
-                for after in self._with_revision(state, expired(state, key), key, limit):
+                for after in self._with_revision(state, expired(state, key), key, limit, unknown=True):
                     yield place._replace(state=after)
 
     def _moves_of(self, place: _Place, index: int, told: Outcome, after: GroupState, limit: int) -> Iterator[_Move]:
@@ -304,22 +303,25 @@ class _Check:
         unknown: bool = False,
     ) -> Iterator[GroupState]:
         """The state after a change: one that joins the open revision, and one with a revision of its own."""
-        put_off = unknown and self._lazy and before.revision not in self._contents
-        if before.changed is not None and key not in before.changed and not first and not put_off:
+        put_off = unknown and self._lazy
+        unseen = before.revision not in self._contents
+        if before.changed is not None and key not in before.changed and not first and not (put_off and unseen):
             joined = after._replace(changed=before.changed | {key})
-            if self._can_become_what_was_seen(joined, key):
+            if self._can_become_what_was_seen(joined, key, put_off):
                 yield joined
         if before.revision < limit and self._agrees(before):
             content = after.content._replace(revision=before.revision + 1)
             opened = after._replace(content=content, changed=frozenset({key}))
-            if self._can_become_what_was_seen(opened, key):
+            if self._can_become_what_was_seen(opened, key, put_off):
                 yield opened
 
-    def _can_become_what_was_seen(self, state: GroupState, key: RankKey | None) -> bool:
+    def _can_become_what_was_seen(self, state: GroupState, key: RankKey | None, put_off: bool) -> bool:
         """A key changes once in a revision: so its row must be what everybody saw at that revision."""
         seen = self._contents.get(state.revision)
-        if seen is None or seen.epoch > state.content.epoch:
+        if seen is None:
             return True
+        if seen.epoch > state.content.epoch:
+            return not put_off  # an epoch that starts in this revision hides what came before
         return seen.epoch == state.content.epoch and dict(seen.rows).get(key) == dict(state.content.rows).get(key)
 
     def _agrees(self, state: GroupState) -> bool:

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from etcd_cluster import free_ports
 
 PATIENCE = 60.0
 """Seconds after which what should have happened long ago is a failure. Nothing is expected to take as long."""
@@ -87,29 +90,20 @@ class ServerProcess:
 
 
 class Replica(ServerProcess):
-    """An `interlock serve bootstrap`. It keeps its port when it is started again."""
+    """An `interlock serve bootstrap`. It has the same port whenever it is started again."""
 
     def __init__(
-        self, name: str, folder: Path, options: Sequence[str] = (), *, host: str = "127.0.0.1", port: int = 0, **more
+        self, name: str, folder: Path, options: Sequence[str], *, host: str = "127.0.0.1", port: int = 0, **more: Any
     ) -> None:
-        self.host, self.port, self.options = host, port, options
-        super().__init__(name, [*INTERLOCK, *self._arguments()], folder, **more)
+        self.host, self.port = host, port or free_ports(1)[0]
+        self.address = f"{host}:{self.port}"
+        where = ["--host", host, "--port", str(self.port)]
+        super().__init__(name, [*INTERLOCK, "serve", "bootstrap", *where, "--json", *options], folder, **more)
 
-    def _arguments(self) -> list[str]:
-        return ["serve", "bootstrap", "--host", self.host, "--port", str(self.port), "--json", *self.options]
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    async def serve(self) -> str:
-        """Starts it and waits until it says where it listens: its address."""
+    async def serve(self) -> None:
+        """Starts it and waits until it says that it serves."""
         self.start()
-        address: str = json.loads(await self.line())["address"]
-        if not self.port:
-            self.port = int(address.rpartition(":")[2])
-            self.command[-len(self._arguments()) :] = self._arguments()
-        return address
+        assert json.loads(await self.line())["address"] == self.address
 
 
 def environment_of_tests() -> Mapping[str, str]:

@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from bootstrap.calls import INSTANCE, key, refused, registration
-from faults.etcd_members import Member, free_ports, start_members
-from faults.processes import PATIENCE, Replica
+from faults.clusters import running_server
+from faults.processes import PATIENCE
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
 from scenarios.reads import renew
@@ -40,40 +40,33 @@ def moved_by(offset: Path) -> dict[str, str]:
 async def test_leases_run_as_they_would_without_a_step_of_the_clock(tmp_path, store, hours):
     offset = tmp_path / "offset"
     offset.write_text("+0s\n")
-    member = Member("etcd", tmp_path, "127.0.0.1", tuple(free_ports(2)))
-    options = ["--store", store, "--state-folder", str(tmp_path / "state"), "--etcd-endpoints", member.endpoint]
-    server = Replica("server", tmp_path, options, **moved_by(offset))
-    try:
-        if store == "etcd":
-            await start_members([member])
-        await server.serve()
-        async with grpc.aio.insecure_channel(server.address) as channel:
-            stub = BootstrapServiceStub(channel)
-            await stub.RegisterRoute(leased(0, 600))
-            registered_at = time.monotonic()
-            first = await stub.RegisterRoute(leased(1, TTL))
+    async with (
+        running_server(store, tmp_path, **moved_by(offset)) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        stub = BootstrapServiceStub(channel)
+        await stub.RegisterRoute(leased(0, 600))
+        registered_at = time.monotonic()
+        first = await stub.RegisterRoute(leased(1, TTL))
 
-            watch = stub.WatchTopology(pb.WatchTopologyRequest(after_revision=first.revision))
-            assert (await watch.read()).revision == first.revision
-            offset.write_text(f"{hours * 3_600:+}s\n")
-            # The server sees it: what a launcher stamps must not be ahead of the server's clock.
-            ahead = registration(0)
-            ahead.instance.CopyFrom(pb.Instance(id="ahead", started_at=time.time_ns() + (hours * 3_600 + 90) * 10**9))
-            assert (await refused(stub.RegisterRoute(ahead))).fields == ["instance.started_at"]
+        watch = stub.WatchTopology(pb.WatchTopologyRequest(after_revision=first.revision))
+        assert (await watch.read()).revision == first.revision
+        offset.write_text(f"{hours * 3_600:+}s\n")
+        # The server sees it: what a launcher stamps must not be ahead of the server's clock.
+        ahead = registration(0)
+        ahead.instance.CopyFrom(pb.Instance(id="ahead", started_at=time.time_ns() + (hours * 3_600 + 90) * 10**9))
+        assert (await refused(stub.RegisterRoute(ahead))).fields == ["instance.started_at"]
 
-            # The short lease ends, not before its time; the long one stays and can be renewed.
-            async with asyncio.timeout(PATIENCE):
-                while (left := await watch.read()).WhichOneof("body") != "change":
-                    pass
-            assert time.monotonic() - registered_at >= TTL
-            watch.cancel()
-            assert (left.revision, list(left.change.state.missing_keys)) == (first.revision + 1, [key(1)])
-            assert await renew(stub, "default", key(0), INSTANCE) == 600
+        # The short lease ends, not before its time; the long one stays and can be renewed.
+        async with asyncio.timeout(PATIENCE):
+            while (left := await watch.read()).WhichOneof("body") != "change":
+                pass
+        assert time.monotonic() - registered_at >= TTL
+        watch.cancel()
+        assert (left.revision, list(left.change.state.missing_keys)) == (first.revision + 1, [key(1)])
+        assert await renew(stub, "default", key(0), INSTANCE) == 600
 
-            # The launch that is served goes on, whatever the clock says by now.
-            again = await stub.RegisterRoute(leased(1, 600))
-            assert (again.revision, again.epoch, again.ready) == (first.revision + 2, first.epoch, True)
-            assert (await stub.RegisterRoute(leased(0, 600))).revision == again.revision
-    finally:
-        server.kill()
-        member.kill()
+        # The launch that is served goes on, whatever the clock says by now.
+        again = await stub.RegisterRoute(leased(1, 600))
+        assert (again.revision, again.epoch, again.ready) == (first.revision + 2, first.epoch, True)
+        assert (await stub.RegisterRoute(leased(0, 600))).revision == again.revision

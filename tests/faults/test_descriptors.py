@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from bootstrap.calls import key, registration
-from faults.etcd_members import Member, free_ports, start_members
-from faults.processes import PATIENCE, Replica
+from faults.clusters import running_server
+from faults.processes import PATIENCE
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
 
@@ -18,13 +18,7 @@ OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_m
 
 @pytest.mark.parametrize("store", ["sqlite", "etcd"])
 async def test_a_server_without_descriptors_serves_whom_it_knows_and_recovers(tmp_path, store):
-    member = Member("etcd", tmp_path, "127.0.0.1", tuple(free_ports(2)))
-    options = ["--store", store, "--state-folder", str(tmp_path / "state"), "--etcd-endpoints", member.endpoint]
-    server = Replica("server", tmp_path, options, prefix=["prlimit", f"--nofile={DESCRIPTORS}"])
-    try:
-        if store == "etcd":
-            await start_members([member])
-        await server.serve()
+    async with running_server(store, tmp_path, prefix=["prlimit", f"--nofile={DESCRIPTORS}"]) as server:
         with ExitStack() as crowd:
             async with (
                 grpc.aio.insecure_channel(server.address, options=OPTIONS) as known_channel,
@@ -52,6 +46,3 @@ async def test_a_server_without_descriptors_serves_whom_it_knows_and_recovers(tm
                 assert (answer.rank_port, answer.revision) == (9001, second.revision)
                 watch.cancel()
         assert server.terminate() == 0
-    finally:
-        server.kill()
-        member.kill()

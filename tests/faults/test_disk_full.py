@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from bootstrap.calls import key, refused, registration
-from faults.processes import Replica
+from faults.clusters import running_server
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
 from scenarios.reads import snapshot
@@ -37,9 +37,8 @@ def make_room(path: Path) -> None:
 async def test_a_full_disk_refuses_registrations_changes_nothing_and_is_recovered_from(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    server = Replica("server", tmp_path, ["--state-folder", str(disk / "state")], prefix=on_a_small_disk(disk))
-    try:
-        await server.serve()
+    options = ["--state-folder", str(disk / "state")]
+    async with running_server("sqlite", tmp_path, options, prefix=on_a_small_disk(disk)) as server:
         ballast = Path(f"/proc/{server.pid}/root{disk}/ballast")
         async with grpc.aio.insecure_channel(server.address) as channel:
             stub = BootstrapServiceStub(channel)
@@ -70,5 +69,3 @@ async def test_a_full_disk_refuses_registrations_changes_nothing_and_is_recovere
             answer = await stub.RegisterRoute(offered)
             assert (answer.revision, answer.registered) == (before.state.revision + 1, standing + 1)
         assert server.terminate() == 0
-    finally:
-        server.kill()

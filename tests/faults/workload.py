@@ -47,6 +47,9 @@ CHANNEL_OPTIONS = (
 )
 """A server that went away is noticed, and found again, within a few seconds."""
 
+LONGEST_PAUSE = 1.5
+"""Seconds that a writer waits at most after failures: many unknown outcomes make a history hard to check."""
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -142,7 +145,7 @@ class GroupRun:
     async def _write(self, name: str) -> None:
         choose = random.Random(f"{self.history.seed} {name}")
         stub = choose.choice(self._stubs)
-        known = 0
+        known = failures = 0
         while not self._over:
             if choose.random() < 0.3:
                 stub = choose.choice(self._stubs)
@@ -151,9 +154,12 @@ class GroupRun:
             match outcome:
                 case Stands() | Conflict() | Removed() | Forced():
                     known = max(known, outcome.revision)
-                case None | NeverHappened():
-                    stub = choose.choice(self._stubs)
-                    await asyncio.sleep(self._mix.pause)  # a server that is down would be asked over and over
+            if outcome is None or isinstance(outcome, NeverHappened):
+                stub = choose.choice(self._stubs)
+                failures += 1
+                await asyncio.sleep(min(LONGEST_PAUSE, self._mix.pause * 2**failures))
+            else:
+                failures = 0
             await asyncio.sleep(choose.uniform(0, self._mix.pause))
 
     def _next_request(self, choose: random.Random, known: int) -> Request:

@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from faults.etcd_members import Member, free_ports, start_members
+from etcd_cluster import shared_cluster
 from faults.processes import PATIENCE, Replica
 from faults.watches import WatchRecord, compare_watches
 from interlock.bootstrap.v1 import bootstrap_pb2 as pb
@@ -25,29 +25,23 @@ _NUMBERS = count(1)
 
 
 class Stores:
-    """Places for stores: an etcd of one member that all scenarios share, and folders."""
+    """Places for stores: folders, and prefixes in one etcd that all scenarios share."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.member: Member | None = None
 
-    async def options(self, kind: str) -> list[str]:
+    def options(self, kind: str) -> list[str]:
         """What to tell a server so that it has an empty store of its own."""
         number = next(_NUMBERS)
-        if kind != "etcd":
-            return ["--store", kind, "--state-folder", str(self.folder / f"state-{number}")]
-        if self.member is None:
-            self.member = Member("etcd", self.folder, "127.0.0.1", tuple(free_ports(2)))
-            await start_members([self.member])
-        return ["--store", "etcd", "--etcd-endpoints", self.member.endpoint, "--etcd-prefix", f"/scenario-{number}"]
+        if kind == "etcd":
+            endpoints = shared_cluster().endpoints
+            return ["--store", kind, "--etcd-endpoints", endpoints, "--etcd-prefix", f"/scenario-{number}"]
+        return ["--store", kind, "--state-folder", str(self.folder / f"state-{number}")]
 
 
 @pytest.fixture(scope="session")
-async def stores(tmp_path_factory) -> AsyncIterator[Stores]:
-    places = Stores(tmp_path_factory.mktemp("scenarios"))
-    yield places
-    if places.member is not None:
-        places.member.kill()
+def stores(tmp_path_factory) -> Stores:
+    return Stores(tmp_path_factory.mktemp("scenarios"))
 
 
 @pytest.fixture(scope="session", params=STORES)
@@ -57,7 +51,7 @@ def store(request) -> str:
 
 @asynccontextmanager
 async def _running(stores: Stores, kind: str, *options: str) -> AsyncIterator[Replica]:
-    replica = Replica(f"server-{next(_NUMBERS)}", stores.folder, [*await stores.options(kind), *options])
+    replica = Replica(f"server-{next(_NUMBERS)}", stores.folder, [*stores.options(kind), *options])
     try:
         await replica.serve()
         yield replica
