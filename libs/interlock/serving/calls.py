@@ -153,6 +153,9 @@ async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
     except asyncio.CancelledError:
         log(logging.DEBUG, grpc.StatusCode.CANCELLED)
         raise
+    except grpc.aio.InternalError:  # it was being written to when it went away; gRPC would report a fault of ours
+        log(logging.DEBUG, grpc.StatusCode.CANCELLED)
+        raise asyncio.CancelledError from None
     except grpc.aio.BaseError:
         log(logging.DEBUG, context.code() or grpc.StatusCode.UNKNOWN)
         raise
