@@ -39,7 +39,8 @@ test: setup  ## Run all tests, with coverage.
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
-bench: setup  ## Measure the kernels side by side.
+bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
+	$(BIN)/python -m benchmarks.topology --quick
 
 .PHONY: help setup stubs lint test demo bench

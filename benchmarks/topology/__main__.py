@@ -21,7 +21,7 @@ def main() -> None:
     report = Report("topology", rounds)
     with asyncio.Runner() as runner:
         side_by_side.measure(runner, report, options.peers, rounds, options.quick)
-        growth.measure(runner, report, rounds)
+        growth.measure(runner, report, rounds, options.quick)
         if options.quick:
             slow = "registrations on etcd, idle watchers, recovery, the peer's own HTTP client"
             report.rows.append({"what": "left out", "size": f"with --quick: {slow}"})

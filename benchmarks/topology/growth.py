@@ -3,7 +3,6 @@
 import asyncio
 import math
 import statistics
-from collections.abc import Callable
 from functools import partial
 
 from benchmarks.report import Goal, Report, median_readings
@@ -22,11 +21,12 @@ SIZES = (
 _CLIENTS = 64
 
 
-def measure(runner: asyncio.Runner, report: Report, rounds: int) -> None:
+def measure(runner: asyncio.Runner, report: Report, rounds: int, quick: bool) -> None:
     """Adds rows and a goal: groups register from end to end, unwatched and with one watcher who is told of each row.
 
-    Connections are made before: they cost the same for every group.
+    Connections are made before: they cost the same for every group. A quick run ends at 2,048 ranks, with one round.
     """
+    sizes_of_groups, rounds = (SIZES[:-1], 1) if quick else (SIZES, rounds)
     groups = iter(range(1_000_000))
 
     def register(address: str, sizes: ParallelSizes) -> float:
@@ -41,18 +41,20 @@ def measure(runner: asyncio.Runner, report: Report, rounds: int) -> None:
             raise SystemExit("the watcher ended with other addresses than the ranks registered")
         return seconds
 
-    exponents = [_grow(report, "registration", register, rounds), _grow(report, "registration, watched", watch, rounds)]
+    exponents = []
+    for what, seconds_of in (("registration", register), ("registration, watched", watch)):
+        with sqlite_flags() as flags, our_server(*flags) as server:
+            contenders = {str(sizes.product): partial(seconds_of, server.address, sizes) for sizes in sizes_of_groups}
+            seconds = {int(ranks): taken for ranks, taken in median_readings(contenders, rounds).items()}
+        row = {"what": what, "store": "sqlite", "rounds": rounds, "unit": "ms a rank"}
+        report.rows += [
+            row | {"size": f"{ranks} ranks, {_CLIENTS} clients", "ours": taken / ranks * 1e3}
+            for ranks, taken in seconds.items()
+        ]
+        exponents.append(_exponent(seconds))
     report.goals.append(Goal("growth_exponent", max(exponents), 1.1, "lower"))
 
 
-def _grow(report: Report, what: str, seconds_of: Callable[[str, ParallelSizes], float], rounds: int) -> float:
-    """Adds a row a size. The power of the number of ranks by which total times grow: the slope of their logarithms."""
-    with sqlite_flags() as flags, our_server(*flags) as server:
-        contenders = {str(sizes.product): partial(seconds_of, server.address, sizes) for sizes in SIZES}
-        seconds = {int(ranks): taken for ranks, taken in median_readings(contenders, rounds).items()}
-    row = {"what": what, "store": "sqlite", "rounds": rounds, "unit": "ms a rank"}
-    report.rows += [
-        row | {"size": f"{ranks} ranks, {_CLIENTS} clients", "ours": taken / ranks * 1e3}
-        for ranks, taken in seconds.items()
-    ]
+def _exponent(seconds: dict[int, float]) -> float:
+    """The power of the number of ranks by which total times grow: the slope of their logarithms."""
     return statistics.linear_regression([*map(math.log, seconds)], [*map(math.log, seconds.values())]).slope
