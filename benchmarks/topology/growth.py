@@ -3,7 +3,7 @@
 import asyncio
 import math
 import statistics
-from collections.abc import Callable
+from functools import partial
 
 from benchmarks.report import Goal, Report, median_readings
 from benchmarks.topology import our_clients
@@ -11,7 +11,6 @@ from benchmarks.topology.ranks import Launch
 from benchmarks.topology.servers import our_server, sqlite_flags
 from interlock.topology import ParallelSizes
 
-CLIENTS = 64
 SIZES = (
     ParallelSizes(dp=4, cp=1, tp=4, pp=4),
     ParallelSizes(dp=4, cp=2, tp=8, pp=8),
@@ -19,36 +18,43 @@ SIZES = (
     ParallelSizes(dp=16, cp=4, tp=16, pp=8),
 )
 
+_CLIENTS = 64
 
-def measure(runner: asyncio.Runner, report: Report, rounds: int) -> None:
-    """Adds rows and a goal: whole groups register, without a watcher and with one."""
-    numbers = iter(range(1_000_000))
+
+def measure(runner: asyncio.Runner, report: Report, rounds: int, quick: bool) -> None:
+    """Adds rows and a goal: groups register from end to end, unwatched and with one watcher who is told of each row.
+
+    Connections are made before: they cost the same for every group. A quick run ends at 2,048 ranks, with one round.
+    """
+    sizes_of_groups, rounds = (SIZES[:-1], 1) if quick else (SIZES, rounds)
+    groups = iter(range(1_000_000))
 
     def register(address: str, sizes: ParallelSizes) -> float:
-        return runner.run(our_clients.register(address, f"growth-{next(numbers)}", Launch.now(sizes), CLIENTS))
+        group, launch = f"growth-{next(groups)}", Launch.now(sizes)
+        return runner.run(our_clients.register(address, group, launch, _CLIENTS, connect_first=True))
 
     def watch(address: str, sizes: ParallelSizes) -> float:
-        launch, group = Launch.now(sizes), f"growth-{next(numbers)}"
-        seconds, known = runner.run(our_clients.register_and_watch(address, group, launch, CLIENTS, 1))
+        group, launch = f"growth-{next(groups)}", Launch.now(sizes)
+        watched = our_clients.register_and_watch(address, group, launch, _CLIENTS, watchers=1, connect_first=True)
+        seconds, known = runner.run(watched)
         if known != [launch.addresses]:
             raise SystemExit("the watcher ended with other addresses than the ranks registered")
         return seconds
 
     exponents = []
-    kinds: dict[str, Callable[[str, ParallelSizes], float]] = {"registration": register, "watch event": watch}
-    for what, seconds_of in kinds.items():
+    for what, seconds_of in (("registration", register), ("registration, watched", watch)):
         with sqlite_flags() as flags, our_server(*flags) as server:
-            contenders = {str(sizes.product): (lambda s=sizes: seconds_of(server.address, s)) for sizes in SIZES}
+            contenders = {str(sizes.product): partial(seconds_of, server.address, sizes) for sizes in sizes_of_groups}
             seconds = {int(ranks): taken for ranks, taken in median_readings(contenders, rounds).items()}
-        for ranks, taken in seconds.items():
-            row = {"what": f"{what}, a rank", "size": f"a group of {ranks} ranks", "store": "sqlite"}
-            report.rows.append({**row, "rounds": rounds, "unit": "ms", "ours": taken / ranks * 1e3})
-        exponents.append(exponent(seconds))
+        row = {"what": what, "store": "sqlite", "rounds": rounds, "unit": "ms a rank"}
+        report.rows += [
+            row | {"size": f"{ranks} ranks, {_CLIENTS} clients", "ours": taken / ranks * 1e3}
+            for ranks, taken in seconds.items()
+        ]
+        exponents.append(_exponent(seconds))
     report.goals.append(Goal("growth_exponent", max(exponents), 1.1, "lower"))
 
 
-def exponent(seconds: dict[int, float]) -> float:
-    """The power of the number of ranks that total times grow by: the slope of their logarithms."""
-    return statistics.linear_regression([math.log(ranks) for ranks in seconds], list(map(math.log, seconds.values())))[
-        0
-    ]
+def _exponent(seconds: dict[int, float]) -> float:
+    """The power of the number of ranks by which total times grow: the slope of their logarithms."""
+    return statistics.linear_regression([*map(math.log, seconds)], [*map(math.log, seconds.values())]).slope

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -14,6 +15,9 @@ from benchmarks.topology.ranks import Addresses, Launch
 from interlock.bootstrap.v1 import bootstrap_pb2
 from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
 from interlock.topology import RankKey
+
+if TYPE_CHECKING:
+    from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceAsyncStub
 
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 """Else all channels to one address share one connection."""
@@ -23,7 +27,7 @@ _WHOLE_TIMEOUT = 300.0
 
 
 @asynccontextmanager
-async def connected(address: str, clients: int) -> AsyncIterator[list[BootstrapServiceStub]]:
+async def connected(address: str, clients: int) -> AsyncIterator[list["BootstrapServiceAsyncStub"]]:
     """Clients; the connections end with the block."""
     async with AsyncExitStack() as stack:
         yield [
@@ -32,25 +36,33 @@ async def connected(address: str, clients: int) -> AsyncIterator[list[BootstrapS
         ]
 
 
-async def register(address: str, group: str, launch: Launch, clients: int) -> float:
-    """Registers every rank, one after another from each client. Seconds until the last is acknowledged."""
+async def register(address: str, group: str, launch: Launch, clients: int, *, connect_first: bool = False) -> float:
+    """Registers every rank, one after another from each client. Seconds until the last is acknowledged.
+
+    `connect_first`: connections are made before, and not counted.
+    """
     requests = list(launch.register_requests(group))
     start = time.perf_counter()
     async with connected(address, clients) as stubs:
+        if connect_first:
+            await _connect(stubs)
+            start = time.perf_counter()
         await _register_all(stubs, requests)
         return time.perf_counter() - start
 
 
 async def register_and_watch(
-    address: str, group: str, launch: Launch, clients: int, watchers: int
+    address: str, group: str, launch: Launch, clients: int, watchers: int, *, connect_first: bool = False
 ) -> tuple[float, list[Addresses]]:
-    """Ranks register while others follow, who have their watch open before.
+    """Ranks register, as by `register`, while others follow, who have their watch open before.
 
     Returns:
         Seconds from the first registration until the last watcher knows every rank, and what the watchers know.
     """
     requests = list(launch.register_requests(group))
     async with connected(address, watchers) as watching, connected(address, clients) as stubs:
+        if connect_first:
+            await _connect(stubs)
         following = [asyncio.Event() for _ in watching]
         async with asyncio.TaskGroup() as tasks:
             watches = [
@@ -64,7 +76,11 @@ async def register_and_watch(
         return time.perf_counter() - start, [watch.result() for watch in watches]
 
 
-async def _watch_until_complete(stub: BootstrapServiceStub, group: str, begun: asyncio.Event) -> Addresses:
+async def _connect(stubs: Sequence["BootstrapServiceAsyncStub"]) -> None:
+    await asyncio.gather(*(stub.ListGroups(bootstrap_pb2.ListGroupsRequest(page_size=1)) for stub in stubs))
+
+
+async def _watch_until_complete(stub: "BootstrapServiceAsyncStub", group: str, begun: asyncio.Event) -> Addresses:
     """Follows a group until every rank has registered; `begun` tells that it does."""
     addresses: Addresses = {}
     call = stub.WatchTopology(bootstrap_pb2.WatchTopologyRequest(group=group), timeout=_WHOLE_TIMEOUT)
@@ -98,7 +114,7 @@ async def register_rooms(address: str, group: str, batches: Sequence[Mapping[int
     async with connected(address, clients) as stubs:
         waiting = iter(requests)
 
-        async def client(stub: BootstrapServiceStub) -> None:
+        async def client(stub: "BootstrapServiceAsyncStub") -> None:
             for request in waiting:
                 await stub.RegisterDpRanks(request, timeout=_WHOLE_TIMEOUT)
 
@@ -120,11 +136,11 @@ async def query_rooms(address: str, group: str, batches: Sequence[Sequence[int]]
 
 
 async def _register_all(
-    stubs: Sequence[BootstrapServiceStub], requests: Iterable[bootstrap_pb2.RegisterRouteRequest]
+    stubs: Sequence["BootstrapServiceAsyncStub"], requests: Iterable[bootstrap_pb2.RegisterRouteRequest]
 ) -> None:
     waiting = iter(requests)
 
-    async def client(stub: BootstrapServiceStub) -> None:
+    async def client(stub: "BootstrapServiceAsyncStub") -> None:
         for request in waiting:
             await stub.RegisterRoute(request, timeout=_WHOLE_TIMEOUT)
 

@@ -7,16 +7,20 @@ from typing import Any
 
 from benchmarks.report import Goal, Report, median_readings
 from benchmarks.topology import our_clients, peer_clients
+from benchmarks.topology.peer_http import HTTP_CLIENT, PeerHttp, requests_of
 from benchmarks.topology.ranks import Addresses, Launch
 from benchmarks.topology.servers import our_server, peer_server, sqlite_flags
 from interlock.topology import ParallelSizes
 
 SIZES = ParallelSizes(dp=4, cp=2, tp=8, pp=8)
 CLIENTS = 64
-ROOMS = 10_000
-ROOMS_A_CALL = 1_000
+RANKS_TEXT = f"{SIZES.product} ranks, {CLIENTS} clients"
 
-SIZE_TEXT = f"{SIZES.product} ranks (DP {SIZES.dp}, CP {SIZES.cp}, TP {SIZES.tp}, PP {SIZES.pp}), {CLIENTS} clients"
+_DECODERS = 64
+_ROOMS = 10_000
+_ROOMS_A_CALL = 1_000
+
+Contenders = dict[str, Callable[[], float]]
 
 
 class SideBySide:
@@ -31,34 +35,34 @@ class SideBySide:
         self._peers = peers
         self._groups = 0
 
-    def registrations(self) -> dict[str, Callable[[], float]]:
+    def registrations(self, http: PeerHttp) -> Contenders:
         """Seconds until all ranks are acknowledged."""
 
         def ours() -> float:
             return self._run(our_clients.register(self._address, self._new_group(), Launch.now(SIZES), CLIENTS))
 
-        return self._beside(ours, lambda port: peer_clients.register(port, Launch.now(SIZES), CLIENTS))
+        return self._beside(ours, lambda port: peer_clients.register(http, port, Launch.now(SIZES), CLIENTS))
 
-    def topologies(self) -> dict[str, Callable[[], float]]:
+    def topologies(self, http: PeerHttp) -> Contenders:
         """Seconds from the first registration until every decode client holds the address of every rank."""
 
         def ours() -> float:
             launch = Launch.now(SIZES)
-            watched = our_clients.register_and_watch(self._address, self._new_group(), launch, CLIENTS, CLIENTS)
+            watched = our_clients.register_and_watch(self._address, self._new_group(), launch, CLIENTS, _DECODERS)
             return _checked(self._run(watched), launch)
 
         def peer(port: int) -> float:
             launch = Launch.now(SIZES)
-            return _checked(peer_clients.register_and_poll(port, launch, CLIENTS, CLIENTS), launch)
+            return _checked(peer_clients.register_and_poll(http, port, launch, CLIENTS, _DECODERS), launch)
 
         return self._beside(ours, peer)
 
-    def rooms(self) -> dict[str, Callable[[], float]]:
+    def rooms(self, http: PeerHttp) -> Contenders:
         """Rooms registered and resolved a second."""
         rng = random.Random(1)
-        dp_ranks = {rng.getrandbits(63): rng.randrange(SIZES.dp) for _ in range(ROOMS)}
+        dp_ranks = {rng.getrandbits(63): rng.randrange(SIZES.dp) for _ in range(_ROOMS)}
         names = list(dp_ranks)
-        batches = [names[start : start + ROOMS_A_CALL] for start in range(0, ROOMS, ROOMS_A_CALL)]
+        batches = [names[start : start + _ROOMS_A_CALL] for start in range(0, _ROOMS, _ROOMS_A_CALL)]
 
         def ours() -> float:
             group = self._new_group()
@@ -66,17 +70,17 @@ class SideBySide:
             packed = [{room: dp_ranks[room] for room in batch} for batch in batches]
             registering = self._run(our_clients.register_rooms(self._address, group, packed, CLIENTS))
             querying, found = self._run(our_clients.query_rooms(self._address, group, batches))
-            return _rate(registering + querying, found)
+            return rate(registering + querying, found)
 
         def peer(port: int) -> float:
-            registering = peer_clients.register_rooms(port, dp_ranks, CLIENTS)
-            querying, found = peer_clients.query_rooms(port, batches)
-            return _rate(registering + querying, found)
+            registering = peer_clients.register_rooms(http, port, dp_ranks, CLIENTS)
+            querying, found = peer_clients.query_rooms(http, port, batches)
+            return rate(registering + querying, found)
 
-        def _rate(seconds: float, found: dict[int, int]) -> float:
+        def rate(seconds: float, found: dict[int, int]) -> float:
             if found != dp_ranks:
                 raise SystemExit("the DP ranks of the rooms are not those that were registered")
-            return ROOMS / seconds
+            return _ROOMS / seconds
 
         return self._beside(ours, peer)
 
@@ -84,7 +88,7 @@ class SideBySide:
         self._groups += 1
         return f"side-by-side-{self._groups}"
 
-    def _beside(self, ours: Callable[[], float], peer: Callable[[int], float]) -> dict[str, Callable[[], float]]:
+    def _beside(self, ours: Callable[[], float], peer: Callable[[int], float]) -> Contenders:
         folder = self._peers
         if folder is None:
             return {"ours": ours}
@@ -96,29 +100,34 @@ class SideBySide:
         return {"ours": ours, "peer": on_a_new_server}
 
 
-def measure(runner: asyncio.Runner, report: Report, peers: str | None, rounds: int) -> None:
+def measure(runner: asyncio.Runner, report: Report, peers: str | None, rounds: int, quick: bool) -> None:
     """Adds rows, and goals if there is a peer."""
     with sqlite_flags() as flags, our_server(*flags) as server:
         both = SideBySide(runner, server.address, peers)
-        _add(report, "registration", SIZE_TEXT, "s", median_readings(both.registrations(), rounds), rounds)
-        _add(report, "time to topology", SIZE_TEXT, "s", median_readings(both.topologies(), rounds), rounds)
-        size = f"{ROOMS} rooms, ours {ROOMS_A_CALL} a call, {CLIENTS} clients"
-        _add(report, "rooms", size, "rooms/s", median_readings(both.rooms(), rounds), rounds)
-    ratios = {row["what"]: row["ratio"] for row in report.rows if "ratio" in row}
-    for name, what, limit, better in (
-        ("time_to_topology_ratio", "time to topology", 0.1, "lower"),
-        ("registration_ratio", "registration", 1.0, "lower"),
-        ("rooms_ratio", "rooms", 5.0, "higher"),
-    ):
-        if what in ratios:
-            report.goals.append(Goal(name, ratios[what], limit, better))
 
+        def add(what: str, size: str, unit: str, contenders: Contenders, http: PeerHttp) -> float | None:
+            medians = median_readings(contenders, rounds)
+            row: dict[str, Any] = {"what": what, "size": size, "store": "sqlite", "rounds": rounds, "unit": unit}
+            report.rows.append(row | medians)
+            if "peer" not in medians:
+                return None
+            ratio = medians["ours"] / medians["peer"]
+            report.rows[-1] |= {"peer's client": http.name, "ratio": ratio, "same answers": "yes"}
+            return ratio
 
-def _add(report: Report, what: str, size: str, unit: str, medians: dict[str, float], rounds: int) -> None:
-    row: dict[str, Any] = {"what": what, "size": size, "store": "sqlite", "rounds": rounds, "unit": unit, **medians}
-    if "peer" in medians:
-        row |= {"ratio": medians["ours"] / medians["peer"], "same answers": "yes"}
-    report.rows.append(row)
+        learning = f"{RANKS_TEXT}, {_DECODERS} decode clients"
+        rooms = f"{_ROOMS} rooms, {CLIENTS} clients, ours {_ROOMS_A_CALL} a call"
+        http = HTTP_CLIENT
+        for name, limit, better, ratio in (
+            ("time_to_topology_ratio", 0.1, "lower", add("topology", learning, "s", both.topologies(http), http)),
+            ("registration_ratio", 1.0, "lower", add("registration", RANKS_TEXT, "s", both.registrations(http), http)),
+            ("rooms_ratio", 5.0, "higher", add("rooms", rooms, "rooms/s", both.rooms(http), http)),
+        ):
+            if ratio is not None:
+                report.goals.append(Goal(name, ratio, limit, better))
+        if peers is not None and not quick and (requests := requests_of(peers)) is not None:
+            add("topology", learning, "s", both.topologies(requests), requests)
+            add("registration", RANKS_TEXT, "s", both.registrations(requests), requests)
 
 
 def _checked(watched: tuple[float, list[Addresses]], launch: Launch) -> float:

@@ -3,14 +3,17 @@
 import asyncio
 import statistics
 import time
+from typing import TYPE_CHECKING
 
 from benchmarks.report import Report
 from benchmarks.topology import our_clients
 from benchmarks.topology.ranks import Launch
 from benchmarks.topology.servers import OurServer, our_server
 from interlock.bootstrap.v1 import bootstrap_pb2
-from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceStub
 from interlock.topology import ParallelSizes
+
+if TYPE_CHECKING:
+    from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceAsyncStub
 
 CONNECTIONS = 100
 SIZES = ParallelSizes(dp=4, cp=2, tp=8, pp=8)
@@ -37,7 +40,7 @@ async def _follow(server: OurServer, watchers: int, rounds: int) -> tuple[float,
     before = server.resident_bytes()
     told: asyncio.Queue[int] = asyncio.Queue()
 
-    async def follow(stub: BootstrapServiceStub) -> None:
+    async def follow(stub: "BootstrapServiceAsyncStub") -> None:
         async for message in stub.WatchTopology(bootstrap_pb2.WatchTopologyRequest(group=_GROUP)):
             if message.last and not message.HasField("progress"):
                 told.put_nowait(message.revision)

@@ -51,11 +51,14 @@ _TELLING_SECONDS = 30e-6
 """What one message to one watcher costs; measured with 2,000 of them."""
 
 _GATHERING_SHARE = 20
-_GATHERING_STEP = 0.001
 _LONGEST_GATHERING = 0.05
-_QUIET_TURNS = 8
 """Where many watch a group that many register in, requests gather for some times as long as it takes to tell the
 watchers of one commit: else the server would do little but tell them of single rows. Seconds."""
+
+_GATHERING_STEP = 0.001
+_QUIET_TURNS = 8
+"""So often nothing more has come after a step, or after a turn of the loop where nobody has to be told: then enough
+have gathered. A call takes some five turns until it is here."""
 
 _FIRST_BACKOFF = 0.002
 _LONGEST_BACKOFF = 0.25
@@ -186,10 +189,11 @@ class Registry:
             if not crowd and left < _GATHERING_STEP:
                 return
             waiting, turn_began = len(queue), now
-            await asyncio.sleep(_GATHERING_STEP if left >= _GATHERING_STEP else 0)
+            pause = _GATHERING_STEP if left >= _GATHERING_STEP else 0
+            await asyncio.sleep(pause)
             now = loop.time()
-            busy = now - turn_began > 2 * _GATHERING_STEP  # what came meanwhile has yet to be seen
-            quiet = quiet + 1 if waiting == len(queue) and not busy else 0
+            behind = pause and now - turn_began > 2 * pause  # what came meanwhile has yet to be seen
+            quiet = quiet + 1 if waiting == len(queue) and not behind else 0
 
     def _gathering(self, group: str, crowd: bool) -> float:
         """Seconds to let requests gather, where one registers after another or a crowd does at once."""
