@@ -45,7 +45,8 @@ faults: setup  ## Prove it for longer: histories while servers are killed, stopp
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
-bench: setup  ## Measure the kernels side by side.
+bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
+	$(BIN)/python -m benchmarks.topology --quick
 
 .PHONY: help setup stubs lint test faults demo bench

@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -16,14 +17,24 @@ def medians(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict
     """Median milliseconds of each, measured by turns so that a busy moment hits all alike. One round warms up."""
     if rounds < 7:
         raise ValueError(f"{rounds} rounds; a median of fewer than 7 says little")
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    return median_readings({name: partial(_milliseconds, contender) for name, contender in contenders.items()}, rounds)
+
+
+def median_readings(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+    """Medians of what contenders measured themselves, by turns as in `medians`."""
+    readings: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(rounds + 1):
         for name, contender in contenders.items():
-            start = time.perf_counter()
-            contender()
+            reading = contender()
             if round_number > 0:
-                taken[name].append((time.perf_counter() - start) * 1e3)
-    return {name: statistics.median(times) for name, times in taken.items()}
+                readings[name].append(reading)
+    return {name: statistics.median(some) for name, some in readings.items()}
+
+
+def _milliseconds(contender: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    contender()
+    return (time.perf_counter() - start) * 1e3
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from itertools import chain
 from types import TracebackType
 from typing import Self
 
-from interlock.bootstrap.v1 import bootstrap_pb2
 from interlock.serving import Refusal
 from interlock.topology import Topology
 from interlock_bootstrap.refusals import draining
@@ -31,9 +30,9 @@ class Commit:
     after: Topology
 
     @cached_property
-    def messages(self) -> tuple[bootstrap_pb2.WatchTopologyResponse, ...]:
-        """What a watcher is told of this commit; made once, whatever the number of watchers."""
-        return tuple(change_messages(self.before, self.after))
+    def messages(self) -> tuple[bytes, ...]:
+        """What a watcher is told of this commit, serialised; made once, whatever the number of watchers."""
+        return tuple(message.SerializeToString() for message in change_messages(self.before, self.after))
 
 
 class CommitWatch:

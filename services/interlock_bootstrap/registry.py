@@ -50,11 +50,15 @@ MAX_ATTEMPTS = 12
 _TELLING_SECONDS = 30e-6
 """What one message to one watcher costs; measured with 2,000 of them."""
 
-_GATHERING_SHARE = 5
-_SHORTEST_GATHERING = 0.001
-_LONGEST_GATHERING = 0.025
+_GATHERING_SHARE = 20
+_LONGEST_GATHERING = 0.05
 """Where many watch a group that many register in, requests gather for some times as long as it takes to tell the
 watchers of one commit: else the server would do little but tell them of single rows. Seconds."""
+
+_GATHERING_STEP = 0.001
+_QUIET_TURNS = 8
+"""So often nothing more has come after a step, or after a turn of the loop where nobody has to be told: then enough
+have gathered. A call takes some five turns until it is here."""
 
 _FIRST_BACKOFF = 0.002
 _LONGEST_BACKOFF = 0.25
@@ -164,17 +168,37 @@ class Registry:
                 if not batch and not expired:
                     return
                 await self._settle(group, expired, batch)
-                if (pause := self._gathering(group, len(batch))) >= _SHORTEST_GATHERING:
-                    await asyncio.sleep(pause)
+                await self._gather(group, queue, len(batch))
         finally:
             del self._queues[group]
             for pending in (*batch, *queue):
                 pending.answer.cancel()  # those that were answered stay so
 
-    def _gathering(self, group: str, batch: int) -> float:
-        """Seconds to let requests gather after a commit of so many, so that watchers are told of many rows at once."""
-        share = _GATHERING_SHARE if batch > 1 else 1
-        return min(_LONGEST_GATHERING, self._watchers[group] * _TELLING_SECONDS * share)
+    async def _gather(self, group: str, queue: deque[_Pending], batch: int) -> None:
+        """Lets requests gather after a commit of so many, for each commit costs, and each watcher is told of each.
+
+        Where several register at once, for as long as the loop is at it and brings more; and where many watch, unless
+        a batch is full or no more come for a while.
+        """
+        loop = asyncio.get_running_loop()
+        began = now = loop.time()
+        quiet = 0
+        while len(queue) < MAX_BATCH and quiet < _QUIET_TURNS:
+            crowd = batch > 1 or len(queue) > 1
+            left = began + self._gathering(group, crowd) - now
+            if not crowd and left < _GATHERING_STEP:
+                return
+            waiting, turn_began = len(queue), now
+            pause = _GATHERING_STEP if left >= _GATHERING_STEP else 0
+            await asyncio.sleep(pause)
+            now = loop.time()
+            behind = pause and now - turn_began > 2 * pause  # what came meanwhile has yet to be seen
+            quiet = quiet + 1 if waiting == len(queue) and not behind else 0
+
+    def _gathering(self, group: str, crowd: bool) -> float:
+        """Seconds to let requests gather, where one registers after another or a crowd does at once."""
+        telling = self._watchers[group] * _TELLING_SECONDS
+        return min(_LONGEST_GATHERING, telling * _GATHERING_SHARE if crowd else telling)
 
     async def _settle(self, group: str, expired: tuple[tuple[RankKey, int], ...], batch: list[_Pending]) -> None:
         """Commits one batch, together with the removal of rows that expired, and answers it."""

@@ -60,22 +60,33 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self._reminders = Reminders(settings.progress_seconds)
         self._keep_alives: set[asyncio.Timeout] = set()
         self._draining = False
+        self._answered: Topology | None = None
+        self._answers: dict[int | None, bytes] = {}
+        """What those are answered who registered in the commit of `_answered`, by the TTL of their lease."""
 
     # Registration
 
-    async def RegisterRoute(
+    async def RegisterRoute(  # type: ignore[override]  # serialised once for all who share a commit
         self, request: bootstrap_pb2.RegisterRouteRequest, context: "Context"
-    ) -> bootstrap_pb2.RegisterRouteResponse:
+    ) -> bytes:
         group, register = decoded(register_route_from_message, request)
-        topology = (await self._registry.change(group, register)).topology
-        return bootstrap_pb2.RegisterRouteResponse(
-            revision=topology.revision,
-            epoch=topology.epoch,
-            registered=topology.registered,
-            expected=topology.expected,
-            ready=topology.ready,
-            lease=None if register.lease_ttl is None else bootstrap_pb2.Lease(ttl=_duration(register.lease_ttl)),
-        )
+        return self._registered((await self._registry.change(group, register)).topology, register.lease_ttl)
+
+    def _registered(self, topology: Topology, lease_ttl: int | None) -> bytes:
+        if self._answered is not topology:
+            self._answered = topology
+            self._answers = {}
+        answer = self._answers.get(lease_ttl)
+        if answer is None:
+            answer = self._answers[lease_ttl] = bootstrap_pb2.RegisterRouteResponse(
+                revision=topology.revision,
+                epoch=topology.epoch,
+                registered=topology.registered,
+                expected=topology.expected,
+                ready=topology.ready,
+                lease=None if lease_ttl is None else bootstrap_pb2.Lease(ttl=_duration(lease_ttl)),
+            ).SerializeToString()
+        return answer
 
     async def DeregisterRoute(
         self, request: bootstrap_pb2.DeregisterRouteRequest, context: "Context"
@@ -197,9 +208,9 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
 
     # Watch
 
-    async def WatchTopology(
+    async def WatchTopology(  # type: ignore[override]  # most messages are serialised once for all watchers
         self, request: bootstrap_pb2.WatchTopologyRequest, context: "Context"
-    ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse]:
+    ) -> AsyncIterator[bootstrap_pb2.WatchTopologyResponse | bytes]:
         group = decoded(group_from_message, request)
         with (
             self._one_more_watcher(),

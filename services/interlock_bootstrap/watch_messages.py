@@ -5,7 +5,6 @@ of them marked.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -47,21 +46,24 @@ class Snapshots:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Topology, bootstrap_pb2.WatchTopologyResponse]] = {}
+        self._kept: dict[str, tuple[Topology, bytes]] = {}
         """By group, the one asked for last at the end."""
 
-    def messages(self, topology: Topology) -> Iterable[bootstrap_pb2.WatchTopologyResponse]:
-        """As `snapshot_messages`; not to be changed by who gets them."""
-        kept, message = self._kept.pop(topology.group, (None, None))
-        if message is None or kept is not topology:
+    def messages(self, topology: Topology) -> Iterator[bytes]:
+        """As `snapshot_messages`, serialised."""
+        kept, message = self._kept.pop(topology.group, (None, b""))
+        if kept is not topology:
             parts = snapshot_messages(topology)
-            message = next(parts)
-            if not message.last:
-                return chain([message], parts)
+            first = next(parts)
+            message = first.SerializeToString()
+            if not first.last:
+                yield message
+                yield from (part.SerializeToString() for part in parts)
+                return
         self._kept[topology.group] = topology, message
         if len(self._kept) > KEPT_SNAPSHOTS:
             del self._kept[next(iter(self._kept))]
-        return [message]
+        yield message
 
 
 def change_messages(before: Topology, after: Topology) -> Iterator[bootstrap_pb2.WatchTopologyResponse]:

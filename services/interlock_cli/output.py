@@ -45,8 +45,8 @@ def echo_json(document: Mapping[str, Any], *, line: bool = False) -> None:
 def echo_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
     """Writes a table; the title, if there is one, on a line before it.
 
-    On a terminal it is drawn by rich and wraps to its width. Elsewhere it is plain aligned text, as wide as it needs to
-    be, one line a row.
+    On a terminal that has the room it is drawn by rich, and its widest column wraps. Elsewhere it is plain aligned
+    text, as wide as it needs to be, one line a row.
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
     lines = [list(columns), *texts]
@@ -54,34 +54,44 @@ def echo_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") 
     numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     if title:
         click.echo(title)
-    if sys.stdout.isatty():
-        _echo_rich_table(columns, texts, widths, numeric)
+    if sys.stdout.isatty() and _drawn(columns, texts, numeric):
         return
     for line in lines:
         cells = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(line, widths, numeric, strict=True))
         click.echo("  ".join(cells).rstrip())
 
 
-def _echo_rich_table(
-    columns: Sequence[str], texts: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]
-) -> None:
+def _drawn(columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool]) -> bool:
+    """Draws the table, if all but its widest column keep their words whole: half a number is worse than no frame."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells_of_columns = list(zip(columns, *texts, strict=True))
+    widths = [max(map(len, cells)) for cells in cells_of_columns]
+    words = [max(len(word) for cell in cells for word in cell.split()) for cells in cells_of_columns]
+    widest = widths.index(max(widths))
+    words[widest] = min(words[widest], _LEAST_WRAPPED_WIDTH)
     console = Console()
+    room = console.width - 3 * len(columns) - 1
+    if room < sum(words):
+        return False
     table = Table(box=box.ROUNDED, header_style="bold")
     # Only the widest column is wrapped, if that is enough.
-    widest = widths.index(max(widths))
-    enough = console.width - 3 * len(columns) - 1 - sum(widths) + widths[widest] >= _LEAST_WRAPPED_WIDTH
+    enough = room - sum(widths) + widths[widest] >= _LEAST_WRAPPED_WIDTH
     for i, column in enumerate(columns):
         table.add_column(
-            column, justify="right" if numeric[i] else "left", no_wrap=enough and i != widest, overflow="fold"
+            column,
+            justify="right" if numeric[i] else "left",
+            no_wrap=enough and i != widest,
+            min_width=words[i],
+            overflow="fold",
         )
     for line in texts:
         table.add_row(*(Text(cell) for cell in line))
     console.print(table)
+    return True
 
 
 def _is_number(cell: object) -> bool:

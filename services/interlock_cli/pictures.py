@@ -3,7 +3,7 @@
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,7 @@ Outcome = Made | CommandError
 
 def make_here(
     files: Sequence[Path], profile: VisionProfile, options: DecodeOptions, kernel_name: str | None
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """Makes the patches of each file in this process, one after the other.
 
     Raises:
@@ -76,8 +76,10 @@ def make_here(
 
 def make_there(
     files: Sequence[Path], profile: str | VisionProfile, options: DecodeOptions, address: str, timeout: float
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """Has the patches of the files made by the Preprocess service at `address`, all on one stream; in any order.
+
+    Closing it ends the stream.
 
     Raises (while iterating):
         CommandError: The service does not answer, or refuses the whole stream.

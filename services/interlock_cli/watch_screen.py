@@ -112,8 +112,8 @@ class WatchScreen:
             return parts
         standing, sizes = self._standing, self._standing.sizes
         left = height - 1 - len(parts)  # the last line stays free, for the cursor
-        if left // 2 >= _LEAST_GRID_LINES:
-            grid = [coloured(line) for line in grid_lines(sizes, standing.word, width, left // 2)]
+        if (grid_room := left * 2 // 3) >= _LEAST_GRID_LINES:
+            grid = [coloured(line) for line in grid_lines(sizes, standing.word, width, grid_room)]
             for line in grid:
                 line.no_wrap, line.overflow = True, "crop"
             parts += [Text(LEGEND, style="dim", no_wrap=True, overflow="crop"), *grid]

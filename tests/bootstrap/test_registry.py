@@ -1,6 +1,7 @@
 """The registry on a store that the tests hold up, outrun and cut off: batches, lost races, lost answers, expiry."""
 
 import asyncio
+import time
 from collections import deque
 from contextlib import ExitStack
 
@@ -342,15 +343,42 @@ async def test_requests_gather_for_as_long_as_a_commit_keeps_the_server_telling_
     with ExitStack() as watchers:
         for _ in range(64):
             watchers.enter_context(registry.follow("a"))
-        assert registry._gathering("a", 1) == pytest.approx(0.00192)
-        assert registry._gathering("a", 2) == pytest.approx(0.0096)
-        assert registry._gathering("b", 2) == 0
+        assert registry._gathering("a", crowd=False) == pytest.approx(0.00192)
+        assert registry._gathering("a", crowd=True) == pytest.approx(0.0384)
+        assert registry._gathering("b", crowd=True) == 0
         for _ in range(1_000):
             watchers.enter_context(registry.follow("a"))
-        assert registry._gathering("a", 2) == registry_module._LONGEST_GATHERING
+        assert registry._gathering("a", crowd=True) == registry_module._LONGEST_GATHERING
         answers = await asyncio.gather(*(registry.change("a", register(route(tp))) for tp in (0, 1)))
         assert all(answer.topology.ready for answer in answers)
-    assert registry._gathering("a", 2) == 0
+    assert registry._gathering("a", crowd=True) == 0
+
+
+async def test_who_waits_after_a_crowd_is_answered_though_the_server_is_busy_with_something_else(registry):
+    async def busy():
+        while True:
+            time.sleep(0.003)  # noqa: ASYNC251  # a turn of the loop that takes long
+            await asyncio.sleep(0)
+
+    other_work = asyncio.create_task(busy())
+    try:
+        await asyncio.gather(*(registry.change("a", register(route(tp))) for tp in (0, 1)))
+        answer = await asyncio.wait_for(registry.change("a", register(route(0, incarnation=101))), timeout=30)
+        assert answer.topology.routes[FIRST].incarnation == 101
+    finally:
+        other_work.cancel()
+
+
+async def test_ranks_that_register_at_once_but_in_different_turns_of_the_loop_share_commits(registry):
+    async def rank(tp):
+        for incarnation in (101, 102, 103):
+            await registry.change("a", register(route(tp, incarnation=incarnation)))
+            for _ in range(tp * 3):
+                await asyncio.sleep(0)
+
+    await asyncio.gather(rank(0), rank(1))
+    commits = (await registry.read("a")).revision - NOW // 1_000 + 1
+    assert commits == 3, "six registrations of two ranks"
 
 
 # Expiry

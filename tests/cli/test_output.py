@@ -26,12 +26,12 @@ def test_a_table_without_rows_is_its_heading(capsys):
     assert capsys.readouterr().out == "A  B\n"
 
 
-def test_on_a_terminal_a_table_is_drawn_and_only_its_widest_column_wraps():
+def _on_a_terminal(columns, *args):
+    """The exit code, and what a terminal of so many columns shows, line by line."""
     ours, theirs = pty.openpty()
-    subprocess.run(["stty", "cols", "110"], stdin=theirs, check=True)
+    subprocess.run(["stty", "cols", str(columns)], stdin=theirs, check=True)
     environment = {**os.environ, "TERM": "xterm"}
-    command = [*COMMAND, "plan", "1600x1200", "1x42924"]
-    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+    with subprocess.Popen([*COMMAND, *args], stdout=theirs, env=environment) as process:
         os.close(theirs)
         shown = b""
         try:
@@ -40,9 +40,28 @@ def test_on_a_terminal_a_table_is_drawn_and_only_its_widest_column_wraps():
         except OSError:  # how Linux tells that the other side was closed
             pass
     os.close(ours)
-    assert process.returncode == 1
-    lines = shown.decode().splitlines()
+    return process.returncode, shown.decode().splitlines()
+
+
+def test_on_a_terminal_a_table_is_drawn_and_only_its_widest_column_wraps():
+    exit_code, lines = _on_a_terminal(110, "plan", "1600x1200", "1x42924")
+    assert exit_code == 1
     assert lines[0][0] == "╭"
     assert max(map(len, (line for line in lines if "\x1b" not in line))) <= 110
     [row] = [line for line in lines if "1600x1200" in line]
     assert "│ 1600x1200 │ 1512x1134 │ 1512x1134 │    0 │   0 │ 108x81  │ 36x27      │   1001 │ " in row
+
+
+def test_on_a_terminal_of_80_columns_headers_wrap_between_words():
+    _, lines = _on_a_terminal(80, "plan", "1600x1200")
+    assert "│ 1600x1200 │ 1512x1134 │ 1512x1134 │    0 │   0 │ 108x81  │ 36x27    │   1001 │" in lines
+
+
+def test_on_a_terminal_too_narrow_to_keep_words_whole_a_table_is_plain_text():
+    assert _on_a_terminal(40, "plan", "1600x1200") == (
+        0,
+        [
+            "SIZE       RESIZE     CANVAS     LEFT  TOP  PATCHES  TOKEN GRID  TOKENS",
+            "1600x1200  1512x1134  1512x1134     0    0  108x81   36x27         1001",
+        ],
+    )

@@ -283,3 +283,13 @@ def test_on_a_terminal_several_pictures_have_a_progress_bar_on_stderr(tmp_path):
     assert b"2/2" in shown
     assert b"[IMAGE_EMPTY, field encoded]" in shown
     assert stdout.splitlines()[1].startswith(b"out/png_rgb8.png.npy")
+
+
+@pytest.mark.parametrize(
+    ("picture", "profile", "reason"),
+    [("empty.bin", "deepseek-v4.1", "IMAGE_EMPTY"), ("png_rgb8.png", "nonsuch", "UNKNOWN_PROFILE")],
+)
+def test_a_picture_that_the_service_refuses_ends_the_command(run, services, picture, profile, reason):
+    result = run("preprocess", FOLDER / picture, "-o", "a.npy", "--address", services, "--profile", profile)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert reason in result.stderr

@@ -1,11 +1,10 @@
 """`interlock route`, `interlock info` and `interlock check`, against a served Bootstrap."""
 
 import json
-import signal
 
 import pytest
 
-from cli.running import PATIENCE, error_line
+from cli.running import error_line
 
 SHARED = ["--tp-size", "2", "--page-size", "64", "--kv-cache-dtype", "bfloat16", "--pool", "swa", "--pool", "kv"]
 INSTANCE = ["--instance-id", "launch", "--started-at", "1000"]
@@ -274,53 +273,3 @@ def test_a_decode_server_that_does_not_fit_sees_every_violation(ask, group):
     heading, *rows = result.stdout.splitlines()
     assert heading.split() == ["FIELD", "PREFILL", "DECODE", "WHY"]
     assert [row.split()[0] for row in rows] == list(violations)
-
-
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_a_watch_follows_a_group_until_ctrl_c(ask, services, start, group, form):
-    ask(*_register(group, 0))
-    more = ["--json"] if form == "json" else []
-    watch = start("route", "watch", group, "--address", services, *more)
-
-    def line():
-        text = watch.stdout.readline().rstrip("\n")
-        return json.loads(text) if form == "json" else text.split(maxsplit=1)[1]
-
-    if form == "json":
-        first = line()
-        assert [route["key"]["tp"] for route in first["snapshot"]] == [0]
-        assert first["state"]["ready"] is False
-    else:
-        assert line() == "snapshot    incomplete, 1 of 2 registered, epoch 1"
-        assert line() == "live        dp=0 cp=0 tp=0 pp=0  10.0.0.0:9000"
-    ask(*_register(group, 1))
-    ask("route", "deregister", group, "--tp", 0)
-    ask(*_register(group, 0, "--instance-id", "next", "--started-at", 2000))
-    if form == "json":
-        registered, removed, relaunched = line(), line(), line()
-        assert [event["event"] for event in registered["events"]] == ["route_registered"]
-        assert registered["events"][0]["route"]["rank_ip"] == "10.0.0.1"
-        assert registered["state"]["ready"] is True
-        assert removed["events"] == [
-            {"event": "route_removed", "key": {"dp": 0, "cp": 0, "tp": 0, "pp": 0}, "incarnation": 7}
-        ]
-        assert [event["event"] for event in relaunched["events"]] == ["epoch_started", "route_registered"]
-        assert relaunched["events"][0]["instance"] == {"id": "next", "started_at": 2000}
-    else:
-        assert [line() for _ in range(7)] == [
-            "registered  dp=0 cp=0 tp=1 pp=0  10.0.0.1:9001",
-            "state       ready, 2 of 2 registered, epoch 1",
-            "removed     dp=0 cp=0 tp=0 pp=0",
-            "state       incomplete, 1 of 2 registered, epoch 1",
-            "epoch       2  'next' started at 2000",
-            "registered  dp=0 cp=0 tp=0 pp=0  10.0.0.0:9000",
-            "state       incomplete, 1 of 2 registered, epoch 2",
-        ]
-    watch.send_signal(signal.SIGINT)
-    assert watch.communicate(timeout=PATIENCE) == ("", "")
-    assert watch.returncode == 0
-
-
-def test_a_watch_shows_a_group_that_nobody_knows_yet(services, start, group):
-    watch = start("route", "watch", group, "--address", services)
-    assert watch.stdout.readline() == "0  snapshot    empty, 0 of 0 registered, epoch 0\n"

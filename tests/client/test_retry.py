@@ -178,10 +178,18 @@ def test_no_call_can_be_made_without_a_deadline(face: Face, timeout: float) -> N
         face.call(face.bootstrap("127.0.0.1:1"), "get_rank_info", KEY, timeout=timeout)
 
 
-@pytest.mark.parametrize("address", ["", "local host:1"])
+@pytest.mark.parametrize(
+    "address",
+    ["", "local host:1", "localhost", "127.0.0.1", "::1", "h:", "h:port", "h:0", "h:65536", "[::1]", "http://h:1"],
+)
 def test_an_address_that_can_be_none_is_refused(face: Face, address: str) -> None:
     with pytest.raises(ValueError, match="expected host:port"):
         face.bootstrap(address)
+
+
+@pytest.mark.parametrize("address", ["h:1", "127.0.0.1:65535", "[::1]:50051", "dns:///h:1", "unix:/run/interlock"])
+def test_an_address_is_host_and_port_or_a_name_with_a_scheme_of_grpc(face: Face, address: str) -> None:
+    assert face.bootstrap(address).address == address
 
 
 def test_pauses_are_drawn_evenly_up_to_a_ceiling_that_doubles() -> None:

@@ -1,6 +1,8 @@
 """The Preprocess clients against the real service: the bytes that the reference kernel gives on this side."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,3 +215,19 @@ async def test_plans_and_profiles(face: Face, running: Running) -> None:
 
     with pytest.raises(NotFoundError):
         await face.acall(face.preprocess(running.address), "plan_images", [(1, 1)], profile="no such")
+
+
+async def test_a_program_may_end_while_a_stream_is_open(running: Running) -> None:
+    program = f"""
+from interlock.client import PreprocessClient
+def results():
+    with PreprocessClient({running.address!r}) as client, client.preprocess_many([b"x"]) as stream:
+        yield from stream
+left_open = results()
+print(next(left_open).error.reason)
+"""
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "IMAGE_UNRECOGNIZED\n", "")
+    assert await running.at_rest()

@@ -203,6 +203,25 @@ async def test_a_caller_that_goes_away_ends_the_servicers_work_without_an_error(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+async def test_a_caller_that_goes_away_while_it_is_written_to_is_no_error(serve, until_idle, caplog):
+    caplog.set_level(logging.DEBUG)
+
+    async def write_to_nobody(context):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await context.write(pb.WaitDpRanksResponse())
+
+    server, channel = await serve(Servicer(write_to_nobody))
+    call = BootstrapServiceStub(channel).WaitDpRanks(pb.WaitDpRanksRequest(), timeout=TIMEOUT)
+    await call.read()
+    call.cancel()
+    await until_idle(server)
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    (record,) = (record for record in caplog.records if record.name == "interlock.serving.calls")
+    assert record.code == "CANCELLED"
+
+
 async def test_a_generator_is_closed_before_its_call_ends_when_the_caller_stops_reading_and_goes_away(
     serve, until_idle
 ):

@@ -37,6 +37,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     - Any other exception becomes INTERNAL: the traceback goes to the log, nothing of it to the caller.
     - What gRPC itself raises (`context.abort`, a caller that went away) and cancellation pass untouched.
     - A generator of responses is closed before its call ends, also when the caller goes away in the middle.
+    - A response may be the bytes of its message, serialised once for many callers.
 
     Calls over the bound are refused (OVERLOADED) before their request is read. Only health checks are not bounded: a
     busy server is not a dead one. (gRPC's own `maximum_concurrent_rpcs` knows neither reasons nor that exception.)
@@ -44,6 +45,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     def __init__(self, max_concurrent_rpcs: int) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._guarded: dict[str, tuple[grpc.RpcMethodHandler[Any, Any], grpc.RpcMethodHandler[Any, Any]]] = {}
+        """By method: the handler of a servicer, and what we made of it."""
         self.running = 0
 
     async def intercept_service(
@@ -63,7 +66,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             assert task is not None
             task.add_done_callback(self._ended)
             self.running += 1
-        return _guarded(method, handler)
+        known, guarded = self._guarded.get(method, (None, None))
+        if guarded is None or known is not handler:
+            guarded = _guarded(method, handler)
+            self._guarded[method] = handler, guarded
+        return guarded
 
     def _ended(self, _: asyncio.Task[Any]) -> None:
         self.running -= 1
@@ -100,6 +107,11 @@ def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcM
                 f"{len(data)} bytes are no request of {method}: they do not decode",
             ) from None
 
+    def serialized(response: Any) -> Any:
+        if isinstance(response, bytes) or handler.response_serializer is None:
+            return response
+        return handler.response_serializer(response)
+
     arity = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
     servicer_method: Any = getattr(handler, arity)
 
@@ -119,7 +131,7 @@ def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcM
     # a single one before we are called; it hands on the bytes instead.
     parse_streamed = parse if handler.request_streaming else None
     wrapped: grpc.RpcMethodHandler[Any, Any] = getattr(grpc, f"{arity}_rpc_method_handler")(
-        answer, parse_streamed, handler.response_serializer
+        answer, parse_streamed, serialized
     )
     return wrapped
 
@@ -141,6 +153,9 @@ async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
     except asyncio.CancelledError:
         log(logging.DEBUG, grpc.StatusCode.CANCELLED)
         raise
+    except grpc.aio.InternalError:  # it was being written to when it went away; gRPC would report a fault of ours
+        log(logging.DEBUG, grpc.StatusCode.CANCELLED)
+        raise asyncio.CancelledError from None
     except grpc.aio.BaseError:
         log(logging.DEBUG, context.code() or grpc.StatusCode.UNKNOWN)
         raise

@@ -62,13 +62,13 @@ class ServerSettings(Settings):
     )
     port: int = setting(50051, "TCP port to listen on. 0: a free one, named in the log.", minimum=0, maximum=65535)
     max_concurrent_rpcs: int = setting(
-        10_000, "Calls that run at once, streams included; further ones are refused (OVERLOADED).", minimum=1
+        20_000, "Calls that run at once, streams included; further ones are refused (OVERLOADED).", minimum=1
     )
     max_connection_streams: int = setting(
         1_000, "Calls at once on one connection; further ones wait at the caller.", minimum=1, maximum=2**31 - 1
     )
     max_connections: int = setting(
-        10_000, "Connections at once; further ones are closed.", minimum=1, maximum=2**31 - 1
+        20_000, "Connections at once; further ones are closed.", minimum=1, maximum=2**31 - 1
     )
     max_receive_message_bytes: int = setting(
         17 * 1024 * 1024,

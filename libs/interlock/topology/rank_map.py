@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from itertools import chain, compress
 from operator import is_not
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 from interlock.topology.values import RankKey
 
 V = TypeVar("V")
+D = TypeVar("D")
 
 _BUCKETS = 128
 """A change copies one bucket and the list of buckets: at 8,192 keys together some 200 entries instead of 8,192."""
@@ -35,7 +36,7 @@ class RankMap(Mapping[RankKey, V], Generic[V]):
 
     def changed(self, removed: Iterable[RankKey] = (), put: Mapping[RankKey, V] | None = None) -> "RankMap[V]":
         """This mapping without the removed keys, and then with `put`."""
-        after: RankMap[V] = RankMap()
+        after: RankMap[V] = RankMap.__new__(RankMap)
         buckets = after._buckets = self._buckets.copy()
         after._count = self._count
         copied: set[int] = set()
@@ -64,6 +65,16 @@ class RankMap(Mapping[RankKey, V], Generic[V]):
 
     def __getitem__(self, key: RankKey) -> V:
         return self._buckets.get(hash(key) % _BUCKETS, {})[key]
+
+    @overload
+    def get(self, key: RankKey, default: None = None) -> V | None: ...
+
+    @overload
+    def get(self, key: RankKey, default: V | D) -> V | D: ...
+
+    def get(self, key: RankKey, default: V | D | None = None) -> V | D | None:
+        """Each registration asks for several; the mapping's own way by an exception is slow."""
+        return self._buckets.get(hash(key) % _BUCKETS, {}).get(key, default)
 
     def __contains__(self, key: object) -> bool:
         return key in self._buckets.get(hash(key) % _BUCKETS, {})

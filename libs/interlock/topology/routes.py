@@ -1,8 +1,10 @@
 """The live routes of a group, with an index of what they share and of what is missing."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 from itertools import chain, islice
 from operator import attrgetter
+from typing import TypeVar, overload
 
 from interlock.topology.contract import (
     SharedValue,
@@ -14,6 +16,8 @@ from interlock.topology.contract import (
 from interlock.topology.limits import MAX_LISTED_KEYS
 from interlock.topology.rank_map import RankMap
 from interlock.topology.values import ParallelSizes, RankKey, Route
+
+D = TypeVar("D")
 
 Variants = tuple[tuple[SharedValues, RankMap[None]], ...]
 """Distinct shared values with the keys of the routes that hold each. Few: the contract lets them differ only in what
@@ -46,10 +50,10 @@ class Routes(Mapping[RankKey, Route]):
         """These routes without the removed keys and with the registered routes, which replace those of their keys."""
         removed = {key for key in removed if key in self._rows}
         put = {route.key: route for route in registered}
-        after = Routes()
+        after = Routes.__new__(Routes)
         after._rows = self._rows.changed(removed, put)
-        gone = (self._rows[key] for key in removed | put.keys() if key in self._rows)
-        after._variants = _with(_without(self._variants, gone), put.values())
+        gone = [self._rows[key] for key in (*removed, *put) if key in self._rows]
+        after._variants = _with(_without(self._variants, gone) if gone else self._variants, put.values())
         after.lowest_missing = self._lowest_missing_in(after, removed, put)
         return after
 
@@ -63,12 +67,16 @@ class Routes(Mapping[RankKey, Route]):
         if sizes != self._sizes:
             return tuple(islice(_missing(after._rows, sizes, 0), MAX_LISTED_KEYS))
         known = self.lowest_missing
-        missing = [key for key in known if key not in put]
+        missing = list(known)
+        for key in put:
+            at = bisect_left(missing, key)
+            if at < len(missing) and missing[at] == key:
+                del missing[at]
         if removed:
             missing = sorted({*missing, *(removed - put.keys())})
         if len(known) == MAX_LISTED_KEYS:
             # Behind the last known one others may be missing that come before what was just removed.
-            missing = [key for key in missing if key <= known[-1]]
+            del missing[bisect_right(missing, known[-1]) :]
             wanted = min(MAX_LISTED_KEYS, sizes.product - len(after)) - len(missing)
             if wanted > 0:
                 missing += islice(_missing(after._rows, sizes, _position(known[-1], sizes) + 1), wanted)
@@ -111,6 +119,15 @@ class Routes(Mapping[RankKey, Route]):
 
     def __getitem__(self, key: RankKey) -> Route:
         return self._rows[key]
+
+    @overload
+    def get(self, key: RankKey, default: None = None) -> Route | None: ...
+
+    @overload
+    def get(self, key: RankKey, default: Route | D) -> Route | D: ...
+
+    def get(self, key: RankKey, default: Route | D | None = None) -> Route | D | None:
+        return self._rows.get(key, default)
 
     def __iter__(self) -> Iterator[RankKey]:
         return iter(self._rows)

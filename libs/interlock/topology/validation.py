@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from interlock.pools import POOL_NAMES
@@ -136,6 +137,12 @@ def canonical_address(text: str) -> str:
     """
     if len(text) > MAX_HOST_NAME_BYTES:
         raise ValueError(f"must be at most {MAX_HOST_NAME_BYTES} characters; got {len(text)}")
+    return _canonical(text)
+
+
+@lru_cache(maxsize=1024)
+def _canonical(text: str) -> str:
+    """Kept, for the ranks of one host share its address; texts are short here."""
     bracketed = text.startswith("[") and text.endswith("]")
     literal = text[1:-1] if bracketed else text
     if "%" in literal:

@@ -6,7 +6,6 @@ here are tried, the pixel limit holds before anything is decoded, and whatever a
 """
 
 from dataclasses import dataclass
-from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from interlock.reasons import Reason
 from interlock.vision.errors import VisionError
 from interlock.vision.limits import MAX_PIXELS
 from interlock.vision.options import AlphaHandling, DecodeOptions, ExifOrientation, SixteenBitGrey
+from interlock.vision.structure import PictureFile, check_before_decoding, check_before_opening
 
 FORMATS = tuple(
     plugin.format
@@ -168,7 +168,11 @@ def _open(data: bytes, max_pixels: int) -> ImageFile.ImageFile:
     if len(data) == 0:
         raise VisionError(Reason.IMAGE_EMPTY, "encoded", "the picture has no bytes")
     try:
-        image = Image.open(BytesIO(data), formats=FORMATS)
+        check_before_opening(data)
+        file = PictureFile(data)
+        image = Image.open(file, formats=FORMATS)
+        file.header_is_read(image.format)
+        check_before_decoding(image, data)
         tile_width, tile_height = _tile_size(image)
     except UnidentifiedImageError:
         raise VisionError(
@@ -266,7 +270,7 @@ def _decode_bytes(image: ImageFile.ImageFile, file_bytes: int) -> int:
     Measured as the peak of a process that decodes 2 to 6 megapixels, Pillow 13.0 on x86-64, in bytes a pixel with the
     stored ones: JPEG 4.1 grey, 7.1 baseline, 10.0 progressive 4:4:4, 12.0 progressive CMYK; PNG, GIF, BMP, PPM 4.1 to
     7.4; WebP 16.3 to 18.1 and a copy of the file; TIFF 4.1 to 8.0; AVIF 9.5 to 11.9 with 8 bits a channel. What a file
-    says besides its pixels is bounded by Pillow (64 MiB of text in a PNG) and not part of this.
+    says besides its pixels is bounded by Pillow (64 MiB of text in a PNG) and `structure`, and not part of this.
     """
     pixels = image.width * image.height
     match image.format:

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +126,7 @@ def preprocess(
     outputs = _outputs(files, output)
     documents: dict[int, dict[str, object]] = {}
     failed = False
-    with _progress(len(files)) as advance:
+    with closing(outcomes), _progress(len(files)) as advance:
         for index, outcome in outcomes:
             try:
                 documents[index] = _written(outcome, files[index], outputs[index])

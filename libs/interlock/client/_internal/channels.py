@@ -1,4 +1,6 @@
-"""Channel options, the same for both faces."""
+"""Where a client connects to, and how; the same for both faces."""
+
+import re
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     # The SDK tries again by itself, by rules that know the reasons; two layers of retries would multiply.
@@ -17,12 +19,22 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 """The 4 MiB bound on a received message stays as it is: every answer of the services is smaller."""
 
 
+_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
+"""What gRPC's own names of servers begin with; it checks them itself."""
+
+_HOST_AND_PORT = re.compile(r"(?:\[[^\[\]]+\]|[^:/\[\]]+):([0-9]{1,5})")
+
+
 def check_address(address: str) -> str:
-    """The address, if it can be one.
+    """The address, if it can be one: gRPC takes a port over 65535 for another port, and a missing one for 443.
 
     Raises:
-        ValueError: it is empty, or has white space.
+        ValueError: it is no host:port, and no name with a scheme of gRPC.
     """
-    if not address or any(character.isspace() for character in address):
-        raise ValueError(f"address is {address!r}; expected host:port, for example 'localhost:50051'")
+    host_and_port = _HOST_AND_PORT.fullmatch(address)
+    meant = 1 <= int(host_and_port[1]) <= 65535 if host_and_port else address.startswith(_SCHEMES)
+    if not meant or any(character.isspace() for character in address):
+        raise ValueError(
+            f"address is {address!r}; expected host:port with a port of 1 to 65535, for example 'localhost:50051'"
+        )
     return address

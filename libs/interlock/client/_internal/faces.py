@@ -1,6 +1,7 @@
 """How a face makes one call: deadline, retries, errors. The rules are in `retry` and `statuses`, the I/O is here."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +61,8 @@ class SyncFace:
 
     def close(self) -> None:
         """Close the connection; calls and streams that are still open end with an error."""
-        self._channel.close()
+        if not sys.is_finalizing():  # then the threads of the channel are gone, with whatever locks they held
+            self._channel.close()
 
     def __enter__(self) -> Self:
         return self

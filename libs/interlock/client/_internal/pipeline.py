@@ -5,6 +5,7 @@ the caller is bounded by the conversation's window.
 """
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
 from contextlib import aclosing, suppress
@@ -76,6 +77,8 @@ class PatchStream:
 
     def close(self) -> None:
         """End the stream: cancels what is in flight, and ends the threads. Leaving the loop does the same."""
+        if sys.is_finalizing():
+            return  # the driver is gone, and with it the only key to the locks that it held
         with self._lock:
             self._closed = True
             self._changed.notify_all()

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import NoReturn
 
 from interlock_bootstrap.commits import Commit, CommitFeed
-from interlock_bootstrap.stores import StoreUnavailableError
+from interlock_bootstrap.stores import CannotOpenStoreError, StoreUnavailableError, StoreUnreachableError
 from interlock_bootstrap.stores.etcd.client import (
     RANGE,
     EtcdClient,
@@ -91,14 +91,24 @@ class Follower:
         """Lists all keys and begins to follow them.
 
         Raises:
-            StoreUnavailableError: etcd did not answer, or refused, within the request timeout.
+            CannotOpenStoreError: etcd refused us.
+            StoreUnreachableError: It did not answer within the request timeout.
         """
+        endpoints = self._settings.endpoints
         try:
             await self._list()
+        except EtcdUnavailableError as error:
+            raise _unreachable(endpoints, f" ({error})") from error
         except EtcdError as error:
-            raise StoreUnavailableError(f"etcd cannot be used: {error}") from error
+            raise CannotOpenStoreError(
+                f"etcd at {endpoints} refuses this server ({error}): check --etcd-user, --etcd-password-file and what "
+                "that user may do under --etcd-prefix"
+            ) from error
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._prove())]
-        await self._patiently(self._first_proof)
+        try:
+            await self._patiently(self._first_proof)
+        except StoreUnavailableError as error:
+            raise _unreachable(endpoints, "") from error
 
     async def close(self) -> None:
         if self._expiry is not None:
@@ -345,6 +355,12 @@ class Follower:
                 await met
         except TimeoutError:
             raise self._unavailable("") from None
+
+
+def _unreachable(endpoints: str, why: str) -> StoreUnreachableError:
+    return StoreUnreachableError(
+        f"etcd at {endpoints} does not answer{why}: start it, or name its members by --etcd-endpoints"
+    )
 
 
 def _clock() -> float:
