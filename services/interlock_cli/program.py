@@ -14,6 +14,7 @@ from interlock import __version__
 from interlock_cli.commands.check import check
 from interlock_cli.commands.demo import demo
 from interlock_cli.commands.info import info
+from interlock_cli.commands.instance import instance
 from interlock_cli.commands.plan import plan
 from interlock_cli.commands.pools import pools
 from interlock_cli.commands.preprocess import preprocess
@@ -112,5 +113,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, route, info, check, pools):
+for _command in (demo, serve, preprocess, preview, plan, instance, route, info, check, pools):
     main.add_command(_command)

@@ -60,6 +60,7 @@ def _parse(args: list[str]) -> click.Command:
 def test_the_commands_are_these():
     assert {" ".join(path) for path in COMMANDS if path} == {
         *("check", "demo", "info", "plan", "pools", "preprocess", "preview"),
+        *("instance", "instance mint"),
         *("route", "route register", "route deregister", "route list", "route watch"),
         *("serve", "serve bootstrap", "serve preprocess", "serve all"),
     }
@@ -111,7 +112,7 @@ def test_the_version_is_that_of_the_library(run):
     assert (result.returncode, result.stdout, result.stderr) == (0, f"interlock {__version__}\n", "")
 
 
-@pytest.mark.parametrize("path", ["", "route", "serve"])
+@pytest.mark.parametrize("path", ["", "instance", "route", "serve"])
 def test_a_group_without_a_command_shows_its_help(invoke, path):
     result = invoke(*path.split())
     assert result.exit_code == ExitCode.USAGE

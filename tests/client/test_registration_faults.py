@@ -197,6 +197,26 @@ async def test_a_lost_rank_is_neither_renewed_nor_deregistered(face: Face) -> No
     assert (len(registrations.requests), deregistrations.requests) == (2, [])
 
 
+async def test_entering_that_is_interrupted_takes_back_what_may_stand(
+    face: Face, interrupts: Callable[[float], None]
+) -> None:
+    asked, deregistrations = Script([hangs]), Script([gives(pb.DeregisterRouteResponse(removed=True))])
+    with serving(servicer(silent, RegisterRoute=asked, DeregisterRoute=deregistrations)) as address:
+        if face.bootstrap is BootstrapClient:
+            with BootstrapClient(address) as client:
+                interrupts(0.1)
+                with pytest.raises(KeyboardInterrupt):
+                    client.registration(ROUTE, LAUNCH).__enter__()
+        else:
+            async with client_of(face, address) as client:
+                entering = asyncio.create_task(entered(client.registration(ROUTE, LAUNCH)))
+                await until(lambda: len(asked.requests) == 1)
+                entering.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await entering
+    assert (len(asked.requests), len(deregistrations.requests)) == (1, 1)
+
+
 async def test_a_lease_that_was_asked_for_and_not_granted_is_no_registration(face: Face) -> None:
     with serving(servicer(silent, RegisterRoute=Script([gives(pb.RegisterRouteResponse(revision=5))]))) as address:
         async with client_of(face, address) as client:

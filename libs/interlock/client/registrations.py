@@ -128,26 +128,31 @@ class Registration(_Registration):
                 self.route, self.instance, group=self.group, lease_ttl=self._lease_ttl, timeout=self._timeout
             )
             self._keeper.hold(held, registered)
+        except InterlockError:
+            raise
         except BaseException:
-            # Also a Ctrl-C or a cancellation: nobody will leave a block that was not entered.
-            self._keeper.release(held)
+            # Ctrl-C or a cancellation: the rank may be registered, and nobody leaves a block that was not entered.
+            self._leave(held)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._held is None or self.instance is None:
-            return
-        if self._keeper.usable:
-            self._keeper.release(self._held)
-            if self._lost is None:
-                with suppress(InterlockError):
-                    self._client.deregister_route(
-                        self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
-                    )
+        if self._held is not None:
+            self._leave(self._held)
         if error is None:
             self.check()
+
+    def _leave(self, held: HeldLease) -> None:
+        if not self._keeper.usable or self.instance is None:
+            return
+        self._keeper.release(held)
+        if self._lost is None:
+            with suppress(InterlockError):
+                self._client.deregister_route(
+                    self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
+                )
 
     def wait_lost(self, timeout: float | None = None) -> InterlockError | None:
         """Waits until the registration is lost.
@@ -204,26 +209,31 @@ class AsyncRegistration(_Registration):
                 self.route, self.instance, group=self.group, lease_ttl=self._lease_ttl, timeout=self._timeout
             )
             self._keeper.hold(held, registered)
+        except InterlockError:
+            raise
         except BaseException:
-            # Also a Ctrl-C or a cancellation: nobody will leave a block that was not entered.
-            self._keeper.release(held)
+            # Ctrl-C or a cancellation: the rank may be registered, and nobody leaves a block that was not entered.
+            await self._leave(held)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._held is None or self.instance is None:
-            return
-        if self._keeper.usable:
-            self._keeper.release(self._held)
-            if self._lost is None:
-                with suppress(InterlockError):
-                    await self._client.deregister_route(
-                        self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
-                    )
+        if self._held is not None:
+            await self._leave(self._held)
         if error is None:
             self.check()
+
+    async def _leave(self, held: HeldLease) -> None:
+        if not self._keeper.usable or self.instance is None:
+            return
+        self._keeper.release(held)
+        if self._lost is None:
+            with suppress(InterlockError):
+                await self._client.deregister_route(
+                    self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
+                )
 
     async def wait_lost(self, timeout: float | None = None) -> InterlockError | None:
         """Waits until the registration is lost.
