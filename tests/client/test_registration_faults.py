@@ -144,7 +144,8 @@ async def test_whatever_ends_a_stream_another_one_follows_and_the_registration_s
     with serving(servicer(bad, good, RegisterRoute=registrations)) as address:
         async with client_of(face, address, timeout=1.0) as client, registered(client, ROUTE, LAUNCH) as registration:
             await until(lambda: registration.error is not None)
-            assert isinstance(registration.error, kind)
+            # Or grpc.aio put INTERNAL in the place of the server's status, as it does when a write fails just then.
+            assert isinstance(registration.error, kind | UnreachableError)
             assert registration.state is RegistrationState.RECOVERING
             go_on.set()
             await until_state(registration, RegistrationState.REGISTERED)
