@@ -36,8 +36,7 @@ class Network:
         _remove_leftovers()
         number = next(_NETWORKS)
         self._tag = f"il{os.getpid()}n{number}"
-        # 198.18.0.0/15 is set aside for tests of network devices.
-        self._subnet = f"198.18.{(os.getpid() + number) % 256}"
+        self._subnet = _free_subnet()
         self._bridge = f"{self._tag}b"
         self._hosts: list[Host] = []
         self._cuts: set[tuple[Host, Host]] = set()
@@ -102,6 +101,13 @@ def _at(host: Host) -> tuple[str, ...]:
 
 def _ip(*arguments: str) -> str:
     return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def _free_subnet() -> str:
+    """Of 198.18.0.0/15, set aside for tests of network devices: one that no other tests on this machine use."""
+    used = _ip("-o", "-4", "address", "show")
+    subnets = (f"198.18.{(os.getpid() + number) % 256}" for number in range(256))
+    return next(subnet for subnet in subnets if f" {subnet}." not in used)
 
 
 def _remove_leftovers() -> None:
