@@ -36,6 +36,12 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 test: setup  ## Run all tests, with coverage.
 	$(BIN)/pytest --cov --cov-report=term
 
+SECONDS ?= 600
+SEED ?= $(shell date +%s)
+
+faults: setup  ## Prove it for longer: histories while servers are killed, stopped and cut off (SECONDS=, SEED=).
+	PYTHONPATH=tests $(BIN)/python -m faults --seconds $(SECONDS) --seed $(SEED)
+
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
@@ -43,4 +49,4 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs lint test demo bench
+.PHONY: help setup stubs lint test faults demo bench

@@ -1,6 +1,7 @@
 """How the ranks of a group stand: which are live, which are missing, and what the undeclared ones lack."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ LIVE, UNDECLARED, MISSING = "live", "undeclared", "missing"
 
 
 class Standing:
-    """A group at one revision, rank by rank.
+    """A group at one revision, rank by rank. What it takes to say is found when it is asked for.
 
     Args:
         item: What a watch gave.
@@ -22,9 +23,16 @@ class Standing:
     def __init__(self, item: "WatchSnapshot | WatchChange") -> None:
         self.state = item.state
         self.routes = item.routes
-        self.contract: SharedValues | None = self.routes.contract()
+
+    @cached_property
+    def contract(self) -> "SharedValues | None":
         """What the live ranks share, as far as they declared. None: no rank is live."""
-        self.undeclared = frozenset(self.routes.undeclared())
+        return self.routes.contract()
+
+    @cached_property
+    def undeclared(self) -> "frozenset[RankKey]":
+        """Keys of the ranks that have yet to declare what another one declared."""
+        return frozenset(self.routes.undeclared())
 
     @property
     def sizes(self) -> "ParallelSizes | None":

@@ -93,6 +93,14 @@ def test_a_known_id_with_another_start_is_a_fault_of_that_field(started_at):
     assert faults(topology, register(route(1), replace(LAUNCH, started_at=started_at))) == ["instance.started_at"]
 
 
+def test_an_instance_that_was_accepted_goes_on_when_the_clock_is_set_back():
+    topology = group_of(route(0))
+    an_hour_ago = LAUNCH.started_at - 3_600 * SECOND
+    assert accepted(topology, register(route(0)), an_hour_ago) == topology
+    assert accepted(topology, register(route(1)), an_hour_ago).registered == 2
+    assert faults(topology, register(route(1), LATER_LAUNCH), an_hour_ago) == ["instance.started_at"]
+
+
 def test_an_instance_up_to_a_minute_ahead_of_the_clock_is_accepted_and_no_later_one():
     ahead = Instance("ahead", NOW + 60 * SECOND)
     assert accepted(Topology.empty("g"), register(route(0), ahead)).instance == ahead

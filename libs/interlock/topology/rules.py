@@ -152,7 +152,9 @@ def _registered(topology: Topology, request: RegisterRoute, now: int) -> Topolog
     instance = request.instance
     route, faults = checked_route(request.route)
     faults += tuple(instance_faults(instance, "instance"))
-    faults += tuple(_clock_faults(instance, "instance", now))
+    if instance not in (topology.instance, topology.floor):
+        # One that was accepted goes on, whatever this clock says by now: it was set back, or is another server's.
+        faults += tuple(_clock_faults(instance, "instance", now))
     faults += tuple(_relabelled_faults(topology, instance))
     if request.lease_ttl is not None:
         faults += tuple(lease_ttl_faults(request.lease_ttl, "lease_ttl"))
