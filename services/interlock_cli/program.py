@@ -15,6 +15,7 @@ from interlock_cli.commands.check import check
 from interlock_cli.commands.demo import demo
 from interlock_cli.commands.group import group
 from interlock_cli.commands.info import info
+from interlock_cli.commands.instance import instance
 from interlock_cli.commands.plan import plan
 from interlock_cli.commands.pools import pools
 from interlock_cli.commands.preprocess import preprocess
@@ -113,5 +114,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, group, route, info, check, pools):
+for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools):
     main.add_command(_command)

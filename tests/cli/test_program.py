@@ -61,6 +61,7 @@ def test_the_commands_are_these():
     assert {" ".join(path) for path in COMMANDS if path} == {
         *("check", "demo", "info", "plan", "pools", "preprocess", "preview"),
         *("group", "group list", "group show", "group force-epoch"),
+        *("instance", "instance mint"),
         *("route", "route register", "route deregister", "route list", "route watch"),
         *("serve", "serve bootstrap", "serve preprocess", "serve all"),
     }
@@ -113,7 +114,7 @@ def test_the_version_is_that_of_the_library(run):
     assert (result.returncode, result.stdout, result.stderr) == (0, f"interlock {__version__}\n", "")
 
 
-@pytest.mark.parametrize("path", ["", "group", "route", "serve"])
+@pytest.mark.parametrize("path", ["", "group", "instance", "route", "serve"])
 def test_a_group_without_a_command_shows_its_help(invoke, path):
     result = invoke(*path.split())
     assert result.exit_code == ExitCode.USAGE

@@ -101,8 +101,16 @@ def test_a_refusal_is_not_tried_again(face: Face) -> None:
     assert len(script.requests) == 1
 
 
-def test_a_full_server_is_tried_again_after_the_pause_that_it_asks_for(face: Face) -> None:
-    script = Script([refuses("OVERLOADED", grpc.StatusCode.RESOURCE_EXHAUSTED, retry_delay=0.01), gives(RANK_INFO)])
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("OVERLOADED", grpc.StatusCode.RESOURCE_EXHAUSTED),
+        ("STORE_UNAVAILABLE", grpc.StatusCode.UNAVAILABLE),
+        ("STORE_CONTENDED", grpc.StatusCode.UNAVAILABLE),
+    ],
+)
+def test_a_server_that_asks_for_a_pause_is_tried_again_after_it(face: Face, reason: str, code: grpc.StatusCode) -> None:
+    script = Script([refuses(reason, code, retry_delay=0.01), gives(RANK_INFO)])
     assert ask(face, script) == FOUND
     assert len(script.requests) == 2
 

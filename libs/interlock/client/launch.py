@@ -40,7 +40,7 @@ def instance_from_text(text: str) -> Instance:
     """
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InstanceError(f"an instance is expected as JSON: {error}; got {_cut(text)}") from None
     match value:
         case {"id": str(name), "started_at": int(started_at), **rest} if not rest and started_at is not True:

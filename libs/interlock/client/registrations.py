@@ -12,7 +12,9 @@ deregisters the rank, within a few seconds and without an error if that fails: i
 """
 
 import asyncio
+import math
 import threading
+import time
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -33,16 +35,24 @@ DEFAULT_LEASE_TTL = 30.0
 _FAREWELL_SECONDS = 2.0
 """How long leaving may take to deregister."""
 
+_SIGNAL_SECONDS = 0.2
+"""How long `wait_lost` waits at a stretch: Python does not notice a signal that comes just before a thread begins to
+wait, until it waits no more."""
+
 
 class _Registration:
     """What both faces show of a registration."""
 
-    def __init__(self, route: Route, instance: Instance | None, group: str) -> None:
+    def __init__(
+        self, route: Route, instance: Instance | None, group: str, lease_ttl: float, timeout: float | None
+    ) -> None:
         self.route = route
         """What is registered."""
         self.group = group
         self.instance = instance
         """The launch. None: not known before the block is entered."""
+        self._lease_ttl = lease_ttl
+        self._timeout = timeout
         self._held: HeldLease | None = None
 
     @property
@@ -107,11 +117,9 @@ class Registration(_Registration):
         lease_ttl: float,
         timeout: float | None,
     ) -> None:
-        super().__init__(route, instance, group)
+        super().__init__(route, instance, group, lease_ttl, timeout)
         self._client = client
         self._keeper = keeper
-        self._lease_ttl = lease_ttl
-        self._timeout = timeout
         # Held until the end, by nobody in particular. A `threading.Event` would not do: a Ctrl-C inside its Python code
         # could leave its lock taken, and the keeper's thread could never set it.
         self._until_end = threading.Lock()
@@ -128,26 +136,31 @@ class Registration(_Registration):
                 self.route, self.instance, group=self.group, lease_ttl=self._lease_ttl, timeout=self._timeout
             )
             self._keeper.hold(held, registered)
+        except InterlockError:
+            raise
         except BaseException:
-            # Also a Ctrl-C or a cancellation: nobody will leave a block that was not entered.
-            self._keeper.release(held)
+            # Ctrl-C or a cancellation: the rank may be registered, and nobody leaves a block that was not entered.
+            self._leave(held)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._held is None or self.instance is None:
-            return
-        if self._keeper.usable:
-            self._keeper.release(self._held)
-            if self._lost is None:
-                with suppress(InterlockError):
-                    self._client.deregister_route(
-                        self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
-                    )
+        if self._held is not None:
+            self._leave(self._held)
         if error is None:
             self.check()
+
+    def _leave(self, held: HeldLease) -> None:
+        if not self._keeper.usable or self.instance is None:
+            return
+        self._keeper.release(held)
+        if self._lost is None:
+            with suppress(InterlockError):
+                self._client.deregister_route(
+                    self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
+                )
 
     def wait_lost(self, timeout: float | None = None) -> InterlockError | None:
         """Waits until the registration is lost.
@@ -158,8 +171,11 @@ class Registration(_Registration):
         Returns:
             Why it is lost. None: it is not, and the time is over or the block was left.
         """
+        ends_at = math.inf if timeout is None else time.monotonic() + timeout
         try:
-            self._until_end.acquire(timeout=-1 if timeout is None else timeout)
+            while not self._until_end.acquire(timeout=max(0.0, min(_SIGNAL_SECONDS, ends_at - time.monotonic()))):
+                if time.monotonic() >= ends_at:
+                    break
         finally:
             if self.state in (RegistrationState.LOST, RegistrationState.ENDED):
                 self._tell_end()  # whoever waits beside us
@@ -186,11 +202,9 @@ class AsyncRegistration(_Registration):
         lease_ttl: float,
         timeout: float | None,
     ) -> None:
-        super().__init__(route, instance, group)
+        super().__init__(route, instance, group, lease_ttl, timeout)
         self._client = client
         self._keeper = keeper
-        self._lease_ttl = lease_ttl
-        self._timeout = timeout
         self._ended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -204,26 +218,31 @@ class AsyncRegistration(_Registration):
                 self.route, self.instance, group=self.group, lease_ttl=self._lease_ttl, timeout=self._timeout
             )
             self._keeper.hold(held, registered)
+        except InterlockError:
+            raise
         except BaseException:
-            # Also a Ctrl-C or a cancellation: nobody will leave a block that was not entered.
-            self._keeper.release(held)
+            # Ctrl-C or a cancellation: the rank may be registered, and nobody leaves a block that was not entered.
+            await self._leave(held)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._held is None or self.instance is None:
-            return
-        if self._keeper.usable:
-            self._keeper.release(self._held)
-            if self._lost is None:
-                with suppress(InterlockError):
-                    await self._client.deregister_route(
-                        self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
-                    )
+        if self._held is not None:
+            await self._leave(self._held)
         if error is None:
             self.check()
+
+    async def _leave(self, held: HeldLease) -> None:
+        if not self._keeper.usable or self.instance is None:
+            return
+        self._keeper.release(held)
+        if self._lost is None:
+            with suppress(InterlockError):
+                await self._client.deregister_route(
+                    self.key, self.instance, self.route.incarnation, group=self.group, timeout=_FAREWELL_SECONDS
+                )
 
     async def wait_lost(self, timeout: float | None = None) -> InterlockError | None:
         """Waits until the registration is lost.

@@ -1,12 +1,14 @@
 """`interlock route`: what is registered in a Bootstrap service."""
 
 import time
-import uuid
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from interlock_cli.commands.route_keep import DEFAULT_LEASE_TTL
+from interlock_cli.commands.route_keep import keep as keep_registered
 from interlock_cli.commands.route_list import list_routes
 from interlock_cli.commands.route_watch import watch
 from interlock_cli.groups import CommandGroup
@@ -23,7 +25,8 @@ from interlock_cli.ranks import (
 from interlock_cli.services import bootstrap_at, bootstrap_options, refused, snapshot_of
 
 if TYPE_CHECKING:
-    from interlock.topology import GroupState, Instance
+    from interlock.client import Registered
+    from interlock.topology import GroupState, Instance, RankKey
 
 
 @click.group(cls=CommandGroup)
@@ -65,7 +68,8 @@ def route() -> None:
     "--started-at",
     type=COUNT,
     metavar="NS",
-    help="When that launch began, in Unix nanoseconds. Without the two: the launch that is served, else a new one.",
+    help="When that launch began, in Unix nanoseconds. Without the two: the launch in INTERLOCK_INSTANCE, else the one "
+    "that is served, else a new one.",
 )
 @click.option(
     "--incarnation", type=COUNT, metavar="NS", help="Start of the rank's process, in Unix nanoseconds. Default: now."
@@ -75,6 +79,17 @@ def route() -> None:
     type=COUNT,
     metavar="REVISION",
     help="Compare-and-swap: refuse unless the group is at this revision; 0: unless it has no live route.",
+)
+@click.option(
+    "--lease-ttl",
+    type=float,
+    metavar="SECONDS",
+    help="The route goes by itself when not renewed for this long; 1 to 86400. Not given: it stays until removed.",
+)
+@click.option(
+    "--keep",
+    is_flag=True,
+    help=f"Renew the lease (of {DEFAULT_LEASE_TTL:g} s if not given) until Ctrl-C, then remove the route.",
 )
 @bootstrap_options
 @json_option
@@ -100,6 +115,8 @@ def register(
     started_at: int | None,
     incarnation: int | None,
     expected_revision: int | None,
+    lease_ttl: float | None,
+    keep: bool,
     **dimensions: int,
 ) -> None:
     """Register one rank of GROUP.
@@ -108,18 +125,23 @@ def register(
     REGISTERED of those EXPECTED. A rank that does not fit its group is refused: each value that differs is shown with
     the one that stands and the rank that holds it. Registering the same again changes nothing.
 
+    With --keep the command stays, renews the lease, and registers the rank again should the server lose it, as a rank
+    does that uses the client SDK. It ends when a newer launch or process takes over, or by Ctrl-C.
+
     \b
     Examples:
       interlock route register prefill-a --tp 0 --tp-size 2 --rank-ip 10.0.0.1 --rank-port 9000 --page-size 64
       interlock route register prefill-a --tp 1 --tp-size 2 --rank-ip 10.0.0.2 --rank-port 9000 --page-size 64
       interlock route register prefill-b --rank-ip 10.0.0.3 --rank-port 9000 --page-size 64 --expected-revision 0
     """
-    from interlock.client import ContractMismatchError, RevisionConflictError
+    from interlock.client import ContractMismatchError, RevisionConflictError, instance_from_environment
     from interlock.topology import Instance, ParallelSizes, RankKey, Route
     from interlock_cli.documents import document
 
     if (instance_id is None) != (started_at is None):
         raise click.UsageError("--instance-id and --started-at go together")
+    if keep and expected_revision is not None:
+        raise click.UsageError("--keep and --expected-revision exclude each other")
     offered = Route(
         key=RankKey(**{name: dimensions[name] for name in DIMENSIONS}),
         incarnation=time.time_ns() if incarnation is None else incarnation,
@@ -141,9 +163,20 @@ def register(
         if instance_id is not None and started_at is not None:
             instance = Instance(instance_id, started_at)
         else:
-            instance = _current_or_new_instance(snapshot_of(client, group, timeout).state)
+            instance = instance_from_environment() or _current_or_new_instance(
+                snapshot_of(client, group, timeout).state
+            )
+        tell = partial(_tell, as_json, group, offered.key, instance)
         try:
-            registered = client.register_route(offered, instance, group=group, expected_revision=expected_revision)
+            if keep:
+                ttl = DEFAULT_LEASE_TTL if lease_ttl is None else lease_ttl
+                keep_registered(client.registration(offered, instance, group=group, lease_ttl=ttl), tell)
+            else:
+                tell(
+                    client.register_route(
+                        offered, instance, group=group, expected_revision=expected_revision, lease_ttl=lease_ttl
+                    )
+                )
         except ContractMismatchError as error:
             differences = error.mismatch.differences
             if not as_json:
@@ -160,23 +193,29 @@ def register(
             end = refused(error)
             end.facts["conflict"] = document(error.conflict)
             raise end from None
+
+
+def _tell(as_json: bool, group: str, key: "RankKey", instance: "Instance", registered: "Registered") -> None:
+    """Shows how a rank stands that was registered."""
+    from interlock_cli.documents import document
+
     if as_json:
         echo_json({"group": group, "instance": document(instance), **document(registered)})
-    else:
-        echo_table(
-            ["GROUP", "RANK", "REVISION", "EPOCH", "REGISTERED", "EXPECTED", "READY"],
-            [
-                (
-                    group,
-                    offered.key,
-                    registered.revision,
-                    registered.epoch,
-                    registered.registered,
-                    registered.expected,
-                    registered.ready,
-                )
-            ],
-        )
+        return
+    echo_table(
+        ["GROUP", "RANK", "REVISION", "EPOCH", "REGISTERED", "EXPECTED", "READY"],
+        [
+            (
+                group,
+                key,
+                registered.revision,
+                registered.epoch,
+                registered.registered,
+                registered.expected,
+                registered.ready,
+            )
+        ],
+    )
 
 
 @route.command()
@@ -234,12 +273,9 @@ def deregister(
 
 def _current_or_new_instance(state: "GroupState") -> "Instance":
     """The launch that a group serves, else one that it will accept."""
-    from interlock.topology import Instance
+    from interlock.client.launch import new_instance
 
-    if state.instance is not None and state.registered:
-        return state.instance
-    floor = 0 if state.floor is None else state.floor.started_at
-    return Instance(str(uuid.uuid4()), max(time.time_ns(), floor + 1))
+    return state.instance if state.instance is not None and state.registered else new_instance(state.floor)
 
 
 route.add_command(list_routes)

@@ -231,7 +231,7 @@ class Conversation:
             self._waiting.append(image)
             return
         image.refusals += 1
-        pause = asked_pause(error.code, error.retry_delay)
+        pause = asked_pause(error.code, error.reason, error.retry_delay)
         if pause is None or image.cancelled or image.refusals >= self._policy.attempts:
             self._fail(image, error)
         else:

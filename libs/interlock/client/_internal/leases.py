@@ -254,6 +254,6 @@ class LeaseBook:
         held.due = since + max(_SHORTEST_INTERVAL, held.third * early)
 
     def _end(self, held: HeldLease, state: RegistrationState, error: InterlockError | None) -> None:
-        held.state, held.error = state, error
+        held.error, held.state = error, state  # whoever sees that it is lost must also see why
         del self._held[held]
         held.on_end()

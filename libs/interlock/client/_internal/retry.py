@@ -14,7 +14,7 @@ from interlock.reasons import Reason
 LONGEST_RETRY_DELAY = 30.0
 """A server that asks for a longer pause than this (seconds) is not waited for: the caller decides."""
 
-_PASSING_CODES = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
+_STORE_REASONS = frozenset((Reason.STORE_UNAVAILABLE, Reason.STORE_CONTENDED))
 
 _LONGEST_WAIT_BETWEEN_LOOKS = 1.0
 
@@ -74,10 +74,11 @@ def found_no_server(error: InterlockError) -> bool:
     return isinstance(error, UnreachableError) or (isinstance(error, RefusedError) and error.reason in _NO_SERVER)
 
 
-def asked_pause(code: grpc.StatusCode, retry_delay: float | None) -> float | None:
-    """Seconds to wait for a server that is full, or lost its store, and says for how long. None: trying again would not
-    help."""
-    if code in _PASSING_CODES and retry_delay is not None and retry_delay <= LONGEST_RETRY_DELAY:
+def asked_pause(code: grpc.StatusCode, reason: str, retry_delay: float | None) -> float | None:
+    """Seconds to wait for a server that is full, or has trouble with its store, and says for how long. None: trying
+    again would not help."""
+    passing = code is grpc.StatusCode.RESOURCE_EXHAUSTED or reason in _STORE_REASONS
+    if passing and retry_delay is not None and retry_delay <= LONGEST_RETRY_DELAY:
         return max(0.0, retry_delay)
     return None
 
@@ -157,5 +158,5 @@ class Attempts:
         if found_no_server(error):
             return self._policy.pause(self._failures, self._draw)
         if isinstance(error, RefusedError):
-            return asked_pause(error.code, error.retry_delay)
+            return asked_pause(error.code, error.reason, error.retry_delay)
         return None
