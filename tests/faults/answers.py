@@ -34,6 +34,9 @@ _EARLIEST_LAUNCH = time.time_ns()
 _NO_CONNECTION = "failed to connect to all addresses"
 """What gRPC says of a call that it never sent."""
 
+_LOST_WHILE_WRITING = "INTERNAL: Internal error from Core"
+"""What grpc.aio makes, in the client, of a connection that is lost while a stream writes to it."""
+
 AMBIGUOUS_REASONS = {"STORE_UNAVAILABLE", "STORE_CONTENDED", "DRAINING"}
 """Reasons after which a request may have taken effect all the same."""
 
@@ -119,6 +122,8 @@ class Failure:
         """Whether no fault of a process, store or network explains it: a fault of ours."""
         if self.reason is not None:
             return self.reason not in AMBIGUOUS_REASONS and self.outcome() is None
+        if _LOST_WHILE_WRITING in self.text:
+            return False
         return self.code not in {
             grpc.StatusCode.UNAVAILABLE,
             grpc.StatusCode.DEADLINE_EXCEEDED,
