@@ -603,6 +603,8 @@ class ImageBegin(google.protobuf.message.Message):
     DECODE_OPTIONS_FIELD_NUMBER: builtins.int
     PLAN_FIELD_NUMBER: builtins.int
     REGION_FIELD_NUMBER: builtins.int
+    SOURCE_SHA256_FIELD_NUMBER: builtins.int
+    TIMEOUT_FIELD_NUMBER: builtins.int
     image_id: builtins.str
     """Names the picture on this stream: 1 to 128 bytes, not in flight; free again after its last frame."""
     kind: Global___SourceKind.ValueType
@@ -613,6 +615,11 @@ class ImageBegin(google.protobuf.message.Message):
     """Pixels a row; only for raw pixels, else 0."""
     height: builtins.int
     """Rows; only for raw pixels, else 0."""
+    source_sha256: builtins.bytes
+    """SHA-256 of the source: 32 bytes. With it the caller sends no part before the server has answered: with the picture,
+    because it is in the cache, or with `source_needed`, after which parts and `end` follow as usual and must have this
+    hash. Only what the same caller's token could have cached is found. Absent: parts follow at once.
+    """
     @property
     def profile(self) -> Global___ProfileSelector:
         """Profile. Absent: the server's default."""
@@ -629,6 +636,12 @@ class ImageBegin(google.protobuf.message.Message):
     def region(self) -> Global___RegionTarget:
         """Put the patches into shared memory. Absent: into chunks."""
 
+    @property
+    def timeout(self) -> google.protobuf.duration_pb2.Duration:
+        """The picture fails with DEADLINE_EXCEEDED unless its last frame is sent this long after `begin` arrived. Absent: only
+        the deadline of the call holds.
+        """
+
     def __init__(
         self,
         *,
@@ -641,13 +654,19 @@ class ImageBegin(google.protobuf.message.Message):
         decode_options: Global___DecodeOptions | None = ...,
         plan: Global___Plan | None = ...,
         region: Global___RegionTarget | None = ...,
+        source_sha256: builtins.bytes | None = ...,
+        timeout: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "decode_options", b"decode_options", "plan", b"plan", "profile", b"profile", "region", b"region"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "decode_options", b"decode_options", "height", b"height", "image_id", b"image_id", "kind", b"kind", "plan", b"plan", "profile", b"profile", "region", b"region", "total_bytes", b"total_bytes", "width", b"width"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "_source_sha256", b"_source_sha256", "_timeout", b"_timeout", "decode_options", b"decode_options", "plan", b"plan", "profile", b"profile", "region", b"region", "source_sha256", b"source_sha256", "timeout", b"timeout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "_source_sha256", b"_source_sha256", "_timeout", b"_timeout", "decode_options", b"decode_options", "height", b"height", "image_id", b"image_id", "kind", b"kind", "plan", b"plan", "profile", b"profile", "region", b"region", "source_sha256", b"source_sha256", "timeout", b"timeout", "total_bytes", b"total_bytes", "width", b"width"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_plan", b"_plan"]) -> typing.Literal["plan"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_region", b"_region"]) -> typing.Literal["region"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_source_sha256", b"_source_sha256"]) -> typing.Literal["source_sha256"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_timeout", b"_timeout"]) -> typing.Literal["timeout"] | None: ...
 
 Global___ImageBegin: typing_extensions.TypeAlias = ImageBegin
 
@@ -756,8 +775,9 @@ Global___PreprocessImagesRequest: typing_extensions.TypeAlias = PreprocessImages
 @typing.final
 class PatchFrame(google.protobuf.message.Message):
     """What the answer of a stream is made of. A stream of many pictures starts with `settings` (without image id). Each
-    picture then gets exactly: a header, chunks, a trailer; or an error at any point and nothing after it. Frames of
-    different pictures may interleave. A picture without a trailer has failed.
+    picture then gets exactly: a header, chunks (none where the patches go into shared memory), a trailer; or an error at
+    any point and nothing after it. `source_needed` may come before the header. Frames of different pictures may
+    interleave. A picture without a trailer has failed.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -768,6 +788,7 @@ class PatchFrame(google.protobuf.message.Message):
     CHUNK_FIELD_NUMBER: builtins.int
     TRAILER_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    SOURCE_NEEDED_FIELD_NUMBER: builtins.int
     image_id: builtins.str
     """Which picture; empty for `settings`."""
     @property
@@ -790,6 +811,10 @@ class PatchFrame(google.protobuf.message.Message):
     def error(self) -> Global___ImageError:
         """The picture failed."""
 
+    @property
+    def source_needed(self) -> Global___SourceNeeded:
+        """The picture is not in the cache: send its parts. Only for a `begin` with `source_sha256`."""
+
     def __init__(
         self,
         *,
@@ -799,12 +824,25 @@ class PatchFrame(google.protobuf.message.Message):
         chunk: Global___PatchChunk | None = ...,
         trailer: Global___PatchTrailer | None = ...,
         error: Global___ImageError | None = ...,
+        source_needed: Global___SourceNeeded | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "error", b"error", "frame", b"frame", "header", b"header", "settings", b"settings", "trailer", b"trailer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["chunk", b"chunk", "error", b"error", "frame", b"frame", "header", b"header", "image_id", b"image_id", "settings", b"settings", "trailer", b"trailer"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["settings", "header", "chunk", "trailer", "error"] | None: ...
+    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "error", b"error", "frame", b"frame", "header", b"header", "settings", b"settings", "source_needed", b"source_needed", "trailer", b"trailer"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["chunk", b"chunk", "error", b"error", "frame", b"frame", "header", b"header", "image_id", b"image_id", "settings", b"settings", "source_needed", b"source_needed", "trailer", b"trailer"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["settings", "header", "chunk", "trailer", "error", "source_needed"] | None: ...
 
 Global___PatchFrame: typing_extensions.TypeAlias = PatchFrame
+
+@typing.final
+class SourceNeeded(google.protobuf.message.Message):
+    """Asks for the parts of a picture that was begun by its hash."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___SourceNeeded: typing_extensions.TypeAlias = SourceNeeded
 
 @typing.final
 class StreamSettings(google.protobuf.message.Message):
@@ -1018,7 +1056,9 @@ class RegisterRegionResponse(google.protobuf.message.Message):
     HANDLE_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     handle: builtins.str
-    """Random handle to name it by."""
+    """Random handle to name it by. The server has written it, in ASCII, at byte 0 of the region: a caller that reads
+    something else there shares no memory with this server.
+    """
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Time after which it goes when not used."""
