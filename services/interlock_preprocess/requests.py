@@ -49,6 +49,11 @@ class PictureRequest:
     prefix: str
     source_field: str
 
+    @property
+    def patch_bytes(self) -> int:
+        """Bytes of one patch."""
+        return self.profile.patch_size**2 * 3 * 2
+
     def plan_for(self, width: int, height: int) -> Plan:
         """The plan of this picture, whose decoded size is `width` x `height`.
 

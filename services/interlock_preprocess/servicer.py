@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterable
-from contextlib import aclosing
 
 from interlock.preprocess.v1 import preprocess_pb2 as pb
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import PreprocessServiceServicer
@@ -12,8 +11,9 @@ from interlock.serving.calls import Context
 from interlock.vision import DEFAULT_PROFILE_NAME, MAX_PIXELS, PROFILES, VisionError, kernels, plan, token_types
 from interlock_preprocess.admission import Source
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.delivery import deliver
+from interlock_preprocess.destinations import Chunks
 from interlock_preprocess.faults import ImageFault
-from interlock_preprocess.frames import patch_frames
 from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
 from interlock_preprocess.settings import MIB, PreprocessSettings
 from interlock_preprocess.stream import ImageStream
@@ -92,10 +92,8 @@ class PreprocessServicer(PreprocessServiceServicer):
         source = Source(self._counters.sources, len(data), data)
         work = self._pool.start(picture, source, asyncio.Semaphore())
         try:
-            async with aclosing(patch_frames(request.image_id, work)) as frames:
-                async for frame in frames:
-                    async with writer.turn() as write:
-                        await write(frame)
+            chunks = Chunks(request.image_id, picture.patch_bytes, writer.write)
+            await deliver(work, request.image_id, chunks, writer.write, writer.write)
         finally:
             work.let_go()
 

@@ -8,23 +8,23 @@ can hold is bounded by its credits; refusals that its reader has not taken are b
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterable
-from contextlib import aclosing
+from functools import partial
 
 import grpc
 
 from interlock.preprocess.v1.preprocess_pb2 import (
     ImageBegin,
     ImageData,
-    PatchFrame,
     PreprocessImagesRequest,
-    StreamSettings,
 )
 from interlock.reasons import Reason
 from interlock.serving import Refusal
 from interlock_preprocess.admission import Source
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.delivery import deliver
+from interlock_preprocess.destinations import Chunks
 from interlock_preprocess.faults import RETRY_DELAY, ImageFault
-from interlock_preprocess.frames import patch_frames
+from interlock_preprocess.frames import error_frame, settings_frame
 from interlock_preprocess.requests import PictureRequest, read_begin
 from interlock_preprocess.settings import MAX_ID_BYTES, MAX_PART_BYTES, PreprocessSettings
 from interlock_preprocess.work import Work, WorkPool
@@ -251,9 +251,9 @@ class ImageStream:
         """One picture, from its `begin` to its last frame."""
         try:
             picture.work = await self._start_when_whole(picture)
-            async with aclosing(patch_frames(picture.image_id, picture.work)) as frames:
-                async for frame in frames:
-                    await self._send(picture, frame)
+            send = partial(self._send, picture)
+            chunks = Chunks(picture.image_id, picture.work.request.patch_bytes, send)
+            await deliver(picture.work, picture.image_id, chunks, send, partial(self._send_last, picture))
         except ImageFault as fault:
             picture.drop()
             await self._send_error(picture, fault)
@@ -280,27 +280,29 @@ class ImageStream:
                 pass  # unless parts have moved the deadline
 
     async def _send_settings(self) -> None:
-        settings = StreamSettings(
-            max_images_in_flight=self._settings.max_images_in_flight,
-            max_bytes_in_flight=self._settings.max_bytes_in_flight,
+        await self._writer.write(
+            settings_frame(self._settings.max_images_in_flight, self._settings.max_bytes_in_flight)
         )
-        async with self._writer.turn() as write:
-            await write(PatchFrame(settings=settings))
 
-    async def _send(self, picture: _Picture, frame: PatchFrame) -> None:
+    async def _send(self, picture: _Picture, frame: bytes) -> None:
         async with self._writer.turn() as write:
             if picture.fault is not None:
                 raise picture.fault
-            if frame.HasField("trailer"):
-                self._settle(picture)
-                self._counters.images_served += 1
+            await write(frame)
+
+    async def _send_last(self, picture: _Picture, frame: bytes) -> None:
+        async with self._writer.turn() as write:
+            if picture.fault is not None:
+                raise picture.fault
+            self._settle(picture)
+            self._counters.images_served += 1
             await write(frame)
 
     async def _send_error(self, picture: _Picture, fault: ImageFault) -> None:
         async with self._writer.turn() as write:
             self._settle(picture)
             self._counters.images_failed[fault.reason] += 1
-            await write(PatchFrame(image_id=picture.image_id, error=fault.image_error()))
+            await write(error_frame(picture.image_id, fault.image_error()))
 
     def _settle(self, picture: _Picture) -> None:
         """The picture's last frame is next. Its id and credits are free before the caller can know of it."""

@@ -162,13 +162,14 @@ class Work:
         assert self.timings is not None
         return self.timings
 
-    async def patches(self, first: int, last: int) -> bytes:
-        """The bytes of the patches `first` to before `last`, once their rows are done."""
+    async def patches(self, first: int, last: int) -> NDArray[np.uint8]:
+        """The bytes of the patches `first` to before `last`, once their rows are done. Not a copy."""
         cut = await self.until_cut()
         rows = -(-last // cut.plan.grid_width)
         await self._until(lambda: self._rows_done >= rows)
         assert self._patches is not None
-        return self._patches.reshape(-1, self._patches[0, 0].size)[first:last].tobytes()
+        patch_bytes = self.request.patch_bytes
+        return self._patches.reshape(-1).view(np.uint8)[first * patch_bytes : last * patch_bytes]
 
     def stop(self, fault: ImageFault) -> None:
         """Let the picture fail with `fault`, unless it has failed already, and stop work on it as soon as may be."""
