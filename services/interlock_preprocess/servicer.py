@@ -14,7 +14,10 @@ from interlock_preprocess.admission import Source
 from interlock_preprocess.counters import Counters
 from interlock_preprocess.faults import ImageFault
 from interlock_preprocess.frames import patch_frames
+from interlock_preprocess.region_messages import duration, list_regions, seconds
+from interlock_preprocess.regions import Regions
 from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
+from interlock_preprocess.scopes import caller_scope
 from interlock_preprocess.settings import MIB, PreprocessSettings
 from interlock_preprocess.stream import ImageStream
 from interlock_preprocess.work import WorkPool
@@ -31,15 +34,22 @@ class PreprocessServicer(PreprocessServiceServicer):
     Args:
         settings: its limits.
         pool: does the work.
+        regions: shared memory.
         counters: where it counts.
         draining: set when the server is about to stop.
     """
 
     def __init__(
-        self, settings: PreprocessSettings, pool: WorkPool, counters: Counters, draining: asyncio.Event
+        self,
+        settings: PreprocessSettings,
+        pool: WorkPool,
+        regions: Regions,
+        counters: Counters,
+        draining: asyncio.Event,
     ) -> None:
         self._settings = settings
         self._pool = pool
+        self._regions = regions
         self._counters = counters
         self._draining = draining
 
@@ -107,18 +117,30 @@ class PreprocessServicer(PreprocessServiceServicer):
         await stream.serve(request_iterator)
 
     async def RegisterRegion(self, request: pb.RegisterRegionRequest, context: Context) -> pb.RegisterRegionResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """A file of the shared-memory folder, from now on to be named by its handle."""
+        ttl = seconds(request.ttl) if request.HasField("ttl") else None
+        try:
+            region = self._regions.register(request.file_name, request.size, ttl, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
+        return pb.RegisterRegionResponse(handle=region.handle, ttl=duration(region.ttl))
 
     async def UnregisterRegion(
         self, request: pb.UnregisterRegionRequest, context: Context
     ) -> pb.UnregisterRegionResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """One region less."""
+        try:
+            removed = self._regions.unregister(request.handle, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
+        return pb.UnregisterRegionResponse(removed=removed)
 
     async def ListRegions(self, request: pb.ListRegionsRequest, context: Context) -> pb.ListRegionsResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """The caller's regions."""
+        try:
+            return list_regions(self._regions, request, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
 
     async def ListProfiles(self, request: pb.ListProfilesRequest, context: Context) -> pb.ListProfilesResponse:
         """What the server works with."""
@@ -136,7 +158,3 @@ class PreprocessServicer(PreprocessServiceServicer):
 
 def _invalid(field: str, message: str) -> Refusal:
     return Refusal(Reason.INVALID_FIELD, message, violations=[(field, message)])
-
-
-def _shared_memory_off() -> Refusal:
-    return Refusal(Reason.SHARED_MEMORY_OFF, "this server shares no memory with its callers; patches come in chunks")
