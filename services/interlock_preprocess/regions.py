@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from interlock.preprocess.v1.preprocess_pb2 import RegionTarget
 from interlock.reasons import Reason
 from interlock.serving.config import SettingsError
 from interlock_preprocess.faults import ImageFault
@@ -222,22 +223,21 @@ class Regions:
         """Seconds that a region has from now when it is not used."""
         return region.ttl if region.ranges else max(0.0, region.expires_at - self._clock())
 
-    def check(self, handle: str, scope: str, offset: int) -> None:
-        """Refuse a target that no picture can be put to, whatever its size, before the picture costs anything. Counts
-        as use.
+    def check(self, target: RegionTarget, scope: str) -> None:
+        """Refuse a target that no picture can be put to, before the picture costs anything. Counts as use.
 
         Raises:
             ImageFault: as with `claim`.
         """
-        self._usable(handle, scope, offset, 1)
+        self._usable(target, scope, 1)
 
-    def claim(self, handle: str, scope: str, offset: int, size: int) -> RegionRange:
-        """The bytes `offset` to before `offset + size` of a region, for one picture alone.
+    def claim(self, target: RegionTarget, scope: str, size: int) -> RegionRange:
+        """`size` bytes from the target's offset on, for one picture alone.
 
         Raises:
             ImageFault: SHARED_MEMORY_OFF, UNKNOWN_REGION, INVALID_FIELD, REGION_TOO_SMALL, REGION_RANGE_IN_USE.
         """
-        region = self._usable(handle, scope, offset, size)
+        region, offset = self._usable(target, scope, size), target.offset
         claimed = RegionRange(self, region, offset, size)
         for other in region.ranges:
             if other.offset < claimed.end and offset < other.end:
@@ -273,21 +273,23 @@ class Regions:
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _usable(self, handle: str, scope: str, offset: int, size: int) -> Region:
+    def _usable(self, target: RegionTarget, scope: str, size: int) -> Region:
         self._folder()
-        if (region := self._find(handle, scope)) is None:
+        if (region := self._find(target.handle, scope)) is None:
             raise ImageFault(
                 Reason.UNKNOWN_REGION,
                 "no region of this handle is registered: register it again, or leave the region out",
                 "region.handle",
             )
         self._renew(region)
+        offset = target.offset
         if offset % 2:
             raise _invalid("region.offset", f"offset is {offset}; expected an even number, for patches are words")
-        if offset + size > region.size:
+        end = min(region.size, offset + target.size) if target.size else region.size
+        if offset + size > end:
             raise ImageFault(
                 Reason.REGION_TOO_SMALL,
-                f"patches at byte {offset} take at least {size} bytes; the region has {region.size}",
+                f"patches at byte {offset} take {size} bytes or more; they may go to byte {end} of {region.size}",
                 "region.offset",
             )
         return region

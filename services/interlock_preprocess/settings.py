@@ -71,7 +71,7 @@ class PreprocessSettings(Settings):
     )
     region_ttl_seconds: float = setting(
         600.0,
-        "Seconds without use after which a registered file is let go, where its caller names no others.",
+        "Seconds without use after which a registered file is let go, if its caller names no others.",
         minimum=1,
     )
     max_region_ttl_seconds: float = setting(3600.0, "The most seconds that a caller may name.", minimum=1)
