@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.preprocess.v1.preprocess_pb2 import RegionTarget
 from interlock.reasons import Reason
 from interlock.serving.config import SettingsError
 from interlock_preprocess.faults import ImageFault
@@ -28,7 +27,18 @@ _HANDLE_BYTES = 32  # 128 random bits in hexadecimal digits
 _MAX_NAME_BYTES = 255  # of Linux
 _LEAST_TTL_SECONDS = 1.0
 
-_Buffer = bytes | memoryview
+
+@dataclass(frozen=True)
+class Target:
+    """Where in shared memory a picture goes."""
+
+    handle: str
+    offset: int
+    """Byte of the region at which the patches begin."""
+    size: int
+    """Bytes from there that they may take; 0: as many as the region has."""
+    field: str
+    """Path of this in the caller's message."""
 
 
 @dataclass(eq=False)
@@ -52,7 +62,7 @@ class Region:
     """Those that pictures are writing to."""
     forgotten: bool = False
 
-    def write(self, at: int, data: _Buffer) -> None:
+    def write(self, at: int, data: memoryview) -> None:
         """Write all of `data` at byte `at`. Blocks; `data` fits the region.
 
         A file that was cut short would silently grow again by the write, with a hole before it. So its size is looked
@@ -64,7 +74,7 @@ class Region:
         """
         try:
             self._check_size()
-            left = memoryview(data)
+            left = data
             while left:
                 written = os.pwrite(self.descriptor, left, at)
                 at, left = at + written, left[written:]
@@ -90,7 +100,7 @@ class RegionRange:
         self.offset = offset
         self.end = offset + size
 
-    async def write(self, at: int, data: _Buffer) -> None:
+    async def write(self, at: int, data: memoryview) -> None:
         """Write `data` at byte `at` of the range, in a thread. One write at a time.
 
         A write under way runs to its end, also when the caller of this is cancelled.
@@ -187,7 +197,7 @@ class Regions:
             handle = secrets.token_hex(_HANDLE_BYTES // 2)
             self._registered += 1
             region = Region(handle, scope, file_name, size, file_size, ttl, self._registered, descriptor)
-            region.write(0, handle.encode())
+            region.write(0, memoryview(handle.encode()))
         except BaseException:
             os.close(descriptor)
             raise
@@ -223,7 +233,7 @@ class Regions:
         """Seconds that a region has from now when it is not used."""
         return region.ttl if region.ranges else max(0.0, region.expires_at - self._clock())
 
-    def check(self, target: RegionTarget, scope: str) -> None:
+    def check(self, target: Target, scope: str) -> None:
         """Refuse a target that no picture can be put to, before the picture costs anything. Counts as use.
 
         Raises:
@@ -231,7 +241,7 @@ class Regions:
         """
         self._usable(target, scope, 1)
 
-    def claim(self, target: RegionTarget, scope: str, size: int) -> RegionRange:
+    def claim(self, target: Target, scope: str, size: int) -> RegionRange:
         """`size` bytes from the target's offset on, for one picture alone.
 
         Raises:
@@ -245,7 +255,7 @@ class Regions:
                     Reason.REGION_RANGE_IN_USE,
                     f"another picture is being put to bytes {other.offset} to {other.end} of the region; this one "
                     f"takes {offset} to {claimed.end}",
-                    "region.offset",
+                    f"{target.field}.offset",
                 )
         region.ranges.append(claimed)
         return claimed
@@ -273,33 +283,35 @@ class Regions:
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _usable(self, target: RegionTarget, scope: str, size: int) -> Region:
-        self._folder()
+    def _usable(self, target: Target, scope: str, size: int) -> Region:
+        self._folder(target.field)
         if (region := self._find(target.handle, scope)) is None:
             raise ImageFault(
                 Reason.UNKNOWN_REGION,
                 "no region of this handle is registered: register it again, or leave the region out",
-                "region.handle",
+                f"{target.field}.handle",
             )
         self._renew(region)
         offset = target.offset
         if offset % 2:
-            raise _invalid("region.offset", f"offset is {offset}; expected an even number, for patches are words")
+            raise _invalid(
+                f"{target.field}.offset", f"offset is {offset}; expected an even number, for patches are words"
+            )
         end = min(region.size, offset + target.size) if target.size else region.size
         if offset + size > end:
             raise ImageFault(
                 Reason.REGION_TOO_SMALL,
                 f"patches at byte {offset} take {size} bytes or more; they may go to byte {end} of {region.size}",
-                "region.offset",
+                f"{target.field}.offset",
             )
         return region
 
-    def _folder(self) -> Path:
+    def _folder(self, field: str = "") -> Path:
         if self._settings.shared_memory_folder is None:
             raise ImageFault(
                 Reason.SHARED_MEMORY_OFF,
                 "this server shares no memory with its callers; leave the region out and read the chunks",
-                "region",
+                field,
             )
         return self._settings.shared_memory_folder
 
