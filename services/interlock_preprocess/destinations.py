@@ -114,7 +114,7 @@ class SharedMemory:
     async def put(self, first_patch: int, patches: NDArray[np.uint8]) -> None:
         """Write them; once, from where they are."""
         assert self._range is not None
-        await self._range.write(first_patch * self._patch_bytes, memoryview(patches))
+        await self._range.write(first_patch * self._patch_bytes, patches.data)
 
     def release(self) -> None:
         """Let others write to the range."""

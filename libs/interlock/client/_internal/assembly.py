@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.client._internal.frames import Chunk, Frame
 from interlock.client._internal.picture_messages import plan_from_message, timings_from_message
-from interlock.client._internal.regions import RegionRange
+from interlock.client._internal.regions import REGION_REASONS, RegionRange, SharedMemory
 from interlock.client.errors import MissingPackageError, PatchesDamagedError
 from interlock.client.pictures import Patches
 from interlock.preprocess.v1 import preprocess_pb2
@@ -88,6 +88,15 @@ class PatchAssembly:
         """The server has said its last word on the picture: it writes no more."""
         if self.place is not None:
             self.place.give_back()
+
+    def refused(self, reason: str, memory: SharedMemory) -> bool:
+        """The server's last word is a refusal. True: it only could not put the patches into shared memory; ask again,
+        for chunks."""
+        if self.place is None or reason not in REGION_REASONS:
+            self.settled()
+            return False
+        memory.refused(self.place, reason)
+        return True
 
     def lost(self) -> None:
         """The server's last word will not come."""

@@ -49,7 +49,7 @@ _PAGE = mmap.PAGESIZE
 _TTL_SECONDS = 600
 _REFUSED_PAUSE = 60.0
 """Seconds until a server that shares no memory is asked again: it may be another one by then."""
-_UNREACHABLE_PAUSE = 1.0
+_UNREACHABLE_PAUSE = 10.0
 
 
 class Region:
@@ -319,5 +319,3 @@ class SharedMemory:
             self._given_up.append(self._region.handle)
             self._region.retired = True
             self._region = None
-
-
