@@ -1,22 +1,15 @@
 """How the patches of a picture reach who asked for them: header, pieces as their rows are done, trailer."""
 
-from collections.abc import Awaitable, Callable
-
-import google_crc32c
-
-from interlock_preprocess.destinations import Destination
+from interlock_preprocess.destinations import Destination, Send
 from interlock_preprocess.frames import header_frame, trailer_frame
-from interlock_preprocess.work import Work
-
-Send = Callable[[bytes], Awaitable[None]]
-"""Hands one frame to the caller."""
+from interlock_preprocess.subscription import Subscription
 
 
-async def deliver(work: Work, image_id: str, destination: Destination, send: Send, send_last: Send) -> None:
+async def deliver(picture: Subscription, image_id: str, destination: Destination, send: Send, send_last: Send) -> None:
     """Answer with one picture: every piece of its patches as soon as it is there.
 
     Args:
-        work: the picture in the making.
+        picture: its patches, made or in the making.
         image_id: its id in the frames.
         destination: where the patches go.
         send: takes the frames but the last.
@@ -26,19 +19,15 @@ async def deliver(work: Work, image_id: str, destination: Destination, send: Sen
         ImageFault: the picture failed or was stopped, or the destination cannot take its patches.
     """
     try:
-        cut = await work.until_cut()
-        plan, patch_size = cut.plan, work.request.profile.patch_size
+        cut = await picture.until_cut()
+        plan, patch_size = cut.plan, picture.request.profile.patch_size
         await destination.begin(plan.canvas_width * plan.canvas_height * 3 * 2)
         await send(header_frame(image_id, plan, patch_size, (cut.width, cut.height), cut.source_format))
         patch_count = plan.grid_width * plan.grid_height
-        crc32c = 0
         for first in range(0, patch_count, destination.most_patches):
-            patches = await work.patches(first, min(first + destination.most_patches, patch_count))
-            crc32c = google_crc32c.extend(crc32c, patches)
+            patches = await picture.patches(first, min(first + destination.most_patches, patch_count))
             await destination.put(first, patches)
-        timings = await work.until_done()
-        await send_last(
-            trailer_frame(image_id, crc32c, queue=timings.queue, decode=timings.decode, kernel=timings.kernel)
-        )
+        destination.release()  # before the caller can know that it is over, and use the same place again
+        await send_last(trailer_frame(image_id, await picture.until_done()))
     finally:
         destination.release()

@@ -18,11 +18,13 @@ from interlock.preprocess.v1.preprocess_pb2 import (
     PatchFrame,
     PatchHeader,
     PatchTrailer,
+    SourceNeeded,
     StreamSettings,
 )
 from interlock.vision import Plan
 from interlock_preprocess.requests import plan_message
 from interlock_preprocess.settings import MIB
+from interlock_preprocess.subscription import Summary
 
 MAX_CHUNK_BYTES = MIB
 
@@ -66,12 +68,21 @@ def chunk_frame(image_id: str, first_patch: int, patches: NDArray[np.uint8]) -> 
     return b"".join((frame, chunk, patches.data))
 
 
-def trailer_frame(image_id: str, crc32c: int, *, queue: float, decode: float, kernel: float) -> bytes:
-    """The patch buffer is complete; times in seconds."""
+def trailer_frame(image_id: str, summary: Summary) -> bytes:
+    """The patch buffer is complete."""
     trailer = PatchTrailer(
-        crc32c=crc32c, queue_time=_duration(queue), decode_time=_duration(decode), kernel_time=_duration(kernel)
+        crc32c=summary.crc32c,
+        queue_time=_duration(summary.queue),
+        decode_time=_duration(summary.decode),
+        kernel_time=_duration(summary.kernel),
+        from_cache=summary.from_cache,
     )
     return PatchFrame(image_id=image_id, trailer=trailer).SerializeToString()
+
+
+def source_needed_frame(image_id: str) -> bytes:
+    """The picture was begun by its hash, and its parts are needed."""
+    return PatchFrame(image_id=image_id, source_needed=SourceNeeded()).SerializeToString()
 
 
 def error_frame(image_id: str, error: ImageError) -> bytes:

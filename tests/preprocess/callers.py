@@ -27,10 +27,10 @@ def picture_file(seed: int, width: int, height: int, file_format: str = "PNG") -
     return file.getvalue()
 
 
-def flat_file(width: int, height: int) -> bytes:
+def flat_file(width: int, height: int, blue: int = 90) -> bytes:
     """A picture of one colour: a small file, and patches as large as any other's."""
     file = io.BytesIO()
-    Image.new("RGB", (width, height), (10, 200, 90)).save(file, "PNG")
+    Image.new("RGB", (width, height), (10, 200, blue)).save(file, "PNG")
     return file.getvalue()
 
 

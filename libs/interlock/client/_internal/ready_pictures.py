@@ -1,8 +1,11 @@
 """A caller's picture, made ready to be sent: its bytes at hand, and the message that announces it."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from interlock.client._internal.picture_messages import begin_message
+from interlock.client._internal.hashes import HashFirstPolicy
+from interlock.client._internal.picture_messages import begin_message, most_patch_bytes
+from interlock.client._internal.retry import check_timeout
 from interlock.client._internal.sources import Upload, upload_of
 from interlock.client.errors import SourceError
 from interlock.client.pictures import Picture, Source
@@ -15,8 +18,16 @@ class ReadyPicture:
 
     image_id: str
     begin: preprocess_pb2.ImageBegin
-    """Announces it; the id on the stream is still missing."""
+    """Announces it; what changes from one sending to the next is still missing."""
     upload: Upload
+    most_patch_bytes: int
+    """What has to be set aside for its patches in shared memory."""
+    timeout: float | None
+    """Seconds from when it is first sent, after which it fails."""
+
+    def fits(self, size: int) -> bool:
+        """Whether it may go in one message of that size: it is no larger, and not begun by its hash."""
+        return len(self.upload.data) <= size and not self.begin.HasField("source_sha256")
 
 
 @dataclass(frozen=True)
@@ -27,16 +38,35 @@ class UnreadablePicture:
     error: SourceError
 
 
-def ready(item: Source | Picture, defaults: Picture) -> ReadyPicture | UnreadablePicture:
-    """Makes a picture ready to be sent: reads its source, and fills in what holds for the whole stream.
+Item: TypeAlias = Source | Picture | ReadyPicture
+
+
+def ready(picture: Picture, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture:
+    """Makes a picture ready to be sent: reads its source, hashes it if need be, and fills in what holds for all.
 
     Raises:
-        TypeError: the item is nothing that can be a picture.
-        ValueError: a number of its profile or plan is none that can be sent, for example a negative one.
+        SourceError: its source cannot be had.
+        TypeError: its source is nothing that can be a picture.
+        ValueError: a number of its profile, plan or timeout is none that can be sent, for example a negative one.
     """
-    picture = (item if isinstance(item, Picture) else Picture(item)).with_defaults(defaults)
+    picture = picture.with_defaults(defaults)
+    if picture.timeout is not None:
+        check_timeout(picture.timeout)
+    upload = upload_of(picture.source)
+    begin = begin_message(picture, upload, hash_first.hash_of(upload.data))
+    return ReadyPicture(picture.image_id, begin, upload, most_patch_bytes(picture), picture.timeout)
+
+
+def ready_or_unreadable(item: Item, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture | UnreadablePicture:
+    """One of many, made ready unless it is.
+
+    Raises:
+        TypeError, ValueError: as with `ready`.
+    """
+    if isinstance(item, ReadyPicture):
+        return item
+    picture = item if isinstance(item, Picture) else Picture(item)
     try:
-        upload = upload_of(picture.source)
+        return ready(picture, defaults, hash_first)
     except SourceError as error:
         return UnreadablePicture(picture.image_id, error)
-    return ReadyPicture(picture.image_id, begin_message(picture, upload), upload)
