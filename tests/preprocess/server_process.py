@@ -1,4 +1,4 @@
-"""A Preprocess server without a cache, a process of its own. Prints its port; ends when its standard input is closed."""
+"""A Preprocess server without a cache, as its own process. Prints its port; ends when its standard input is closed."""
 
 import asyncio
 import sys

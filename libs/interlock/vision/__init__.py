@@ -19,7 +19,7 @@ from interlock.vision.profiles import DEFAULT_PROFILE_NAME, PROFILES, VisionProf
 
 if TYPE_CHECKING:
     from interlock.vision import kernels
-    from interlock.vision.decoding import FORMATS, Picture, SourceInfo, decode, probe, raw_picture
+    from interlock.vision.decoding import FORMATS, Picture, SourceInfo, decode, probe, raw_picture, warm_up
     from interlock.vision.previews import preview
 
 __all__ = [
@@ -47,10 +47,11 @@ __all__ = [
     "probe",
     "raw_picture",
     "token_types",
+    "warm_up",
 ]
 
 _MODULE_OF = {
-    **dict.fromkeys(("FORMATS", "Picture", "SourceInfo", "decode", "probe", "raw_picture"), "decoding"),
+    **dict.fromkeys(("FORMATS", "Picture", "SourceInfo", "decode", "probe", "raw_picture", "warm_up"), "decoding"),
     "preview": "previews",
 }
 
