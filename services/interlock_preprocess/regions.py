@@ -76,7 +76,8 @@ class Region:
             self._check_size()
             left = data
             while left:
-                written = os.pwrite(self.descriptor, left, at)
+                if not (written := os.pwrite(self.descriptor, left, at)):
+                    raise self._failed("takes no more bytes")
                 at, left = at + written, left[written:]
             self._check_size()
         except OSError as error:

@@ -99,6 +99,7 @@ class SharedPictures:
         turn = work.turn
         if not turn.over:
             self._pool.turns.line_up(turn, party)
+        if not turn.over:
 
             def end_wait() -> None:
                 if not turn.over:

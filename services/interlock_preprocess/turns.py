@@ -82,7 +82,7 @@ class Party:
 
 
 class Turn:
-    """The wait of one piece of work for a thread."""
+    """The wait of one piece of work for a thread. Made by `Turns.turn`."""
 
     def __init__(self) -> None:
         self.come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -138,15 +138,19 @@ class Turns:
         """Seconds until all that waits now has had its turn, as far as can be told."""
         return min(max(self._seconds(self.waiting + self._threads), _LEAST_DELAY), _LONGEST_DELAY)
 
+    def turn(self) -> Turn:
+        """The turn of one more piece of work. `come` must be awaited."""
+        self.waiting += 1
+        return Turn()
+
     def line_up(self, turn: Turn, party: Party) -> None:
         """Let work wait in the line of one more party."""
         party.line.append(turn)
         self._parties.setdefault(party)
+        self._serve()
 
     async def come(self, turn: Turn) -> None:
         """Wait until the turn has come. The caller then holds a thread and gives it back."""
-        self.waiting += 1
-        self._serve()
         try:
             await turn.come
         except asyncio.CancelledError:

@@ -28,7 +28,7 @@ from interlock_preprocess.output import Cut, Making, Output
 from interlock_preprocess.pictures import pixels, work_bytes
 from interlock_preprocess.requests import PictureRequest
 from interlock_preprocess.settings import MIB, PreprocessSettings
-from interlock_preprocess.turns import Turn, Turns
+from interlock_preprocess.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Work:
         self._loop = asyncio.get_running_loop()
         self._wanted = True
         self._interruptible: asyncio.Task[None] | None = None
-        self.turn = Turn()
+        self.turn = pool.turns.turn()
         self.output = Output(pool.counters, unwanted=self._stop)
 
     def _stop(self) -> None:

@@ -249,7 +249,7 @@ def _rgb(image: ImageFile.ImageFile, data: bytes, options: DecodeOptions) -> NDA
 
 def _rgb_without_pillow(image: ImageFile.ImageFile, data: bytes, options: DecodeOptions) -> NDArray[np.uint8] | None:
     """The pixels as stored, where another decoder is known to give those of Pillow; they have no alpha any more."""
-    if options.alpha_handling == AlphaHandling.COMPOSITE and image.has_transparency_data:
+    if options.alpha_handling == AlphaHandling.COMPOSITE and (image.mode.endswith("A") or "transparency" in image.info):
         return None
     match image:
         case JpegImagePlugin.JpegImageFile():

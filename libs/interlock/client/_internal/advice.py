@@ -34,6 +34,8 @@ ADVICE: Mapping[str, str] = {
     Reason.CREDITS_EXCEEDED: "have fewer pictures in flight at once.",
     Reason.CANCELLED: "nothing: the picture was cancelled.",
     Reason.STALLED: "keep sending: the server drops a picture of which nothing comes for a while.",
+    Reason.DEADLINE_EXCEEDED: "give the picture a longer timeout, or look whether the server is overloaded.",
+    Reason.SOURCE_HASH_MISMATCH: "do not change a source while it is being sent.",
     Reason.SHARED_MEMORY_OFF: "configure the server's shared-memory folder, or ask for patches in the stream.",
     Reason.TOO_MANY_REGIONS: "unregister regions, or raise the server's limits on them.",
     Reason.REGION_FILE_UNUSABLE: "see that server and client have the same shared-memory folder.",

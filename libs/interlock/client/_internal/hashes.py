@@ -1,6 +1,5 @@
 """Which pictures are begun by their hash, so that what the server has in its cache is not sent again."""
 
-import hashlib
 import threading
 from collections import OrderedDict
 from typing import Literal
@@ -30,18 +29,17 @@ class HashFirstPolicy:
         self._sent: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def hash_of(self, source: memoryview) -> bytes | None:
-        """SHA-256 of a source that is to be begun by it; None: it is simply sent."""
-        if self._mode is False or (self._mode == "auto" and not self._sent_before(source)):
-            return None
-        return hashlib.sha256(source).digest()
+    def applies_to(self, source: memoryview) -> bool:
+        """Whether a source is to be begun by its hash. Ask once for each picture: asking is what is remembered."""
+        return self._mode is True or (self._mode == "auto" and self._sent_before(source))
 
     def _sent_before(self, source: memoryview) -> bool:
         import google_crc32c
+        import numpy as np
 
         if len(source) < _LEAST_BYTES:
             return False
-        mark = len(source), google_crc32c.value(source)
+        mark = len(source), google_crc32c.value(np.frombuffer(source, np.uint8))  # takes no memoryview
         with self._lock:
             before = mark in self._sent
             self._sent[mark] = None

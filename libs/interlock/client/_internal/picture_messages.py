@@ -85,8 +85,9 @@ def decode_options_message(options: "DecodeOptions | None") -> preprocess_pb2.De
     )
 
 
-def begin_message(picture: Picture, upload: Upload, source_sha256: bytes | None = None) -> preprocess_pb2.ImageBegin:
-    """Announces a picture of a stream, still without what changes from one sending to the next: id, place, timeout."""
+def begin_message(picture: Picture, upload: Upload) -> preprocess_pb2.ImageBegin:
+    """Announces a picture of a stream, still without its hash, and without what changes from one sending to the next:
+    id, place, timeout."""
     return preprocess_pb2.ImageBegin(
         kind=upload.kind,
         total_bytes=len(upload.data),
@@ -95,7 +96,6 @@ def begin_message(picture: Picture, upload: Upload, source_sha256: bytes | None 
         profile=profile_message(picture.profile),
         decode_options=decode_options_message(picture.decode_options),
         plan=None if picture.plan is None else plan_message(picture.plan),
-        source_sha256=source_sha256,
     )
 
 

@@ -1,7 +1,8 @@
 """A caller's picture, made ready to be sent: its bytes at hand, and the message that announces it."""
 
+import hashlib
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from interlock.client._internal.hashes import HashFirstPolicy
 from interlock.client._internal.picture_messages import begin_message, most_patch_bytes
@@ -24,10 +25,18 @@ class ReadyPicture:
     """What has to be set aside for its patches in shared memory."""
     timeout: float | None
     """Seconds from when it is first sent, after which it fails."""
+    hash_first: bool
+    """It is begun by its hash."""
 
     def fits(self, size: int) -> bool:
         """Whether it may go in one message of that size: it is no larger, and not begun by its hash."""
-        return len(self.upload.data) <= size and not self.begin.HasField("source_sha256")
+        return len(self.upload.data) <= size and not self.hash_first
+
+    def hashed(self) -> Self:
+        """This picture, with its hash if it is begun by it."""
+        if self.hash_first and not self.begin.HasField("source_sha256"):
+            self.begin.source_sha256 = hashlib.sha256(self.upload.data).digest()
+        return self
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ Item: TypeAlias = Source | Picture | ReadyPicture
 
 
 def ready(picture: Picture, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture:
-    """Makes a picture ready to be sent: reads its source, hashes it if need be, and fills in what holds for all.
+    """Makes a picture ready to be sent, but for its hash: reads its source and fills in what holds for all.
 
     Raises:
         SourceError: its source cannot be had.
@@ -53,20 +62,26 @@ def ready(picture: Picture, defaults: Picture, hash_first: HashFirstPolicy) -> R
     if picture.timeout is not None:
         check_timeout(picture.timeout)
     upload = upload_of(picture.source)
-    begin = begin_message(picture, upload, hash_first.hash_of(upload.data))
-    return ReadyPicture(picture.image_id, begin, upload, most_patch_bytes(picture), picture.timeout)
+    return ReadyPicture(
+        picture.image_id,
+        begin_message(picture, upload),
+        upload,
+        most_patch_bytes(picture),
+        picture.timeout,
+        hash_first.applies_to(upload.data),
+    )
 
 
 def ready_or_unreadable(item: Item, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture | UnreadablePicture:
-    """One of many, made ready unless it is.
+    """One of many, made ready with its hash.
 
     Raises:
         TypeError, ValueError: as with `ready`.
     """
     if isinstance(item, ReadyPicture):
-        return item
+        return item.hashed()
     picture = item if isinstance(item, Picture) else Picture(item)
     try:
-        return ready(picture, defaults, hash_first)
+        return ready(picture, defaults, hash_first).hashed()
     except SourceError as error:
         return UnreadablePicture(picture.image_id, error)

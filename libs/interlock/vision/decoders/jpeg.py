@@ -9,7 +9,7 @@ both let it choose the colour space from JFIF and Adobe markers and the componen
 byte to each pixel and takes it away again. Why both accept the same files: simplejpeg's strict mode raises on every
 warning of libjpeg, an early end among them; Pillow stops at its errors only.
 
-The evidence: tests/vision/test_jpeg_decoder.py has them agree on the corpus and on some thousand generated, cut and
+The evidence: tests/vision/decoders/test_jpeg.py has them agree on the corpus and on some thousand generated, cut and
 damaged files. But each wheel bundles a libjpeg-turbo of its own (Pillow 13.0: 3.2.0, simplejpeg 1.9: 3.1.2), and
 versions have differed in pixels before: 2.1 smooths blocks of unfinished progressive files in another way than 2.0.
 So before the first use both decode a few small pictures here, and if any pixel differs all JPEG is Pillow's.

@@ -122,4 +122,4 @@ def _colours(image: PngImagePlugin.PngImageFile) -> NDArray[np.uint8] | None:
         ramp = Image.frombytes("P", ramp.size, ramp.tobytes())
         ramp.palette = image.palette.copy()
     colours: NDArray[np.uint8] = np.asarray(ramp.convert("RGB"))
-    return colours[0]
+    return colours.reshape(256, 3)
