@@ -11,6 +11,7 @@ from interlock_preprocess.admission import Budget
 from interlock_preprocess.counters import Counters
 from interlock_preprocess.servicer import PreprocessServicer
 from interlock_preprocess.settings import PreprocessSettings
+from interlock_preprocess.sharing import SharedPictures
 from interlock_preprocess.work import WorkPool
 
 SERVICE_NAME: str = preprocess_service_pb2.DESCRIPTOR.services_by_name["PreprocessService"].full_name
@@ -42,10 +43,15 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
     """
     settings = settings or PreprocessSettings()
     memory.keep_freed_memory()
-    counters = Counters(sources=Budget(settings.source_budget_bytes), work=Budget(settings.work_budget_bytes))
+    counters = Counters(
+        sources=Budget(settings.source_budget_bytes),
+        work=Budget(settings.work_budget_bytes),
+        cache=Budget(settings.cache_bytes),
+    )
     pool = WorkPool(settings, counters)
     draining = asyncio.Event()
     server.on_drain(draining.set)
-    servicer = PreprocessServicer(settings, pool, counters, draining)
+    pictures = SharedPictures(settings, pool, counters)
+    servicer = PreprocessServicer(settings, pool.kernel.name, pictures, counters, draining)
     server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer))
     return PreprocessService(counters, pool)

@@ -25,7 +25,8 @@ class PreprocessSettings(Settings):
     A picture costs memory twice: its bytes as sent, from `begin` until they are decoded, out of
     `source_budget_bytes`; and decoding, kernel and patches, from the start of the work until the patches are handed
     to the transport, out of `work_budget_bytes`. The first is refused when it cannot be had, for the server must go
-    on reading; the second is waited for, by work that holds nothing another picture needs in order to end.
+    on reading; the second is waited for, by work that holds nothing another picture needs in order to end. Patches
+    that are kept are out of `cache_bytes` instead.
     """
 
     table: ClassVar[str] = "preprocess"
@@ -48,6 +49,24 @@ class PreprocessSettings(Settings):
     )
     work_budget_bytes: int = setting(
         6144 * MIB, "Memory for decoding, kernels and finished patches, of all calls together, in bytes.", minimum=MIB
+    )
+    max_queued_images: int = setting(
+        1024,
+        "Pictures that wait for a thread, of all calls together; a further one is refused (OVERLOADED).",
+        minimum=1,
+    )
+    max_queue_seconds: float = setting(
+        30.0,
+        "Seconds that a picture may wait for a thread; one that does, or would have to, is refused (OVERLOADED).",
+        minimum=0.0,
+    )
+    cache_bytes: int = setting(
+        512 * MIB, "Memory for patches that are kept for the next time, in bytes. 0: none.", minimum=0
+    )
+    cache_per_token: bool = setting(
+        False,
+        "Whether callers with different tokens share nothing. Otherwise one may tell from the time of an answer that "
+        "another had the same picture made.",
     )
     stall_timeout_seconds: float = setting(
         60.0,

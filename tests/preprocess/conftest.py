@@ -76,12 +76,12 @@ def kernel_gate(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]
     gate = Gate()
     kernel = kernels.get()
 
-    def resize_patchify(rgb, plan, profile, out, *, checkpoint):
+    def resize_patchify(rgb, plan, profile, out, *, threads, checkpoint):
         def held_checkpoint(rows_done: int) -> None:
             gate.wait()
             checkpoint(rows_done)
 
-        return kernel.resize_patchify(rgb, plan, profile, out, checkpoint=held_checkpoint)
+        return kernel.resize_patchify(rgb, plan, profile, out, threads=threads, checkpoint=held_checkpoint)
 
     monkeypatch.setattr(kernels, "get", lambda name: kernels.Kernel("held", resize_patchify))
     yield gate
