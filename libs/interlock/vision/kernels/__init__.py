@@ -38,6 +38,7 @@ class ResizePatchify(Protocol):
         *,
         threads: int = 1,
         checkpoint: Callable[[int], None] | None = None,
+        rows_ready: Callable[[int], None] | None = None,
     ) -> NDArray[np.uint16]:
         """Make the patches of `rgb`.
 
@@ -50,6 +51,9 @@ class ResizePatchify(Protocol):
             checkpoint: called between strips with the number of patch rows of `out` that are final, from the first
                 on; never fewer than before. It may be called from any of the kernel's threads, but from one at a time.
                 What it raises ends the work and comes out of this call, when all threads have stopped.
+            rows_ready: for a `rgb` that is filled from the top while it is used: called with a number of rows before
+                they are read, by whichever thread is to read them. It returns when they are there; what it raises
+                ends the work too.
 
         Returns:
             uint16[grid_height, grid_width, 3, patch_size, patch_size]: bfloat16 bits, channels first in each patch. A
