@@ -309,6 +309,8 @@ def _field_path(field: str, prefix: str, source_field: str) -> str:
     """The path, in the message of the caller, of what vision calls `field`."""
     if field.startswith("profile."):
         field = "profile.inline." + field.removeprefix("profile.")
+    elif not field:
+        return ""
     elif not field.startswith(("plan.", "decode_options.")):
         return source_field  # the picture itself, whatever it is called there
     return prefix + field

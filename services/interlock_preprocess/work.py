@@ -23,7 +23,6 @@ from interlock.vision import VisionError, kernels
 from interlock_preprocess import memory
 from interlock_preprocess.admission import Grant, Source
 from interlock_preprocess.counters import Counters
-from interlock_preprocess.faults import ImageFault
 from interlock_preprocess.output import Cut, Making, Output
 from interlock_preprocess.pictures import pixels, work_bytes
 from interlock_preprocess.requests import PictureRequest
@@ -38,6 +37,9 @@ _T = TypeVar("_T")
 
 Keep = Callable[[Output, int], Grant | None]
 """Offers an output of so many bytes to the cache: its memory there, or None if it is not kept."""
+
+Over = Callable[["Work"], None]
+"""Says that nobody can join the work any more."""
 
 
 class _Stopped(Exception):  # noqa: N818 - a way out of a thread, not an error
@@ -67,13 +69,13 @@ class WorkPool:
         self._lives: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    def start(self, request: PictureRequest, source: Source, *, over: Callable[[], None], keep: Keep) -> "Work":
+    def start(self, request: PictureRequest, source: Source, *, over: Over, keep: Keep) -> "Work":
         """Begin the life of a picture that has arrived whole. It waits until its turn stands in a line.
 
         Args:
             request: what to make of it.
             source: its bytes; the work now owns them.
-            over: called when nobody can join the work any more. It may be called twice.
+            over: called with the work when nobody can join it any more; it may be called twice.
             keep: called with the output when it is whole.
         """
         work = Work(self, request, source, over, keep)
@@ -87,10 +89,16 @@ class WorkPool:
     def _life_ended(self, life: asyncio.Task[None]) -> None:
         self._lives.discard(life)
         if not self._lives:
-            self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
+            self._rest_soon()
+
+    def _rest_soon(self) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
 
     def _rest(self) -> None:
-        self._threads.submit(memory.return_freed_memory)
+        if self.counters.images_held:  # patches are still being handed on; their memory is to be given back too
+            self._rest_soon()
+        else:
+            self._threads.submit(memory.return_freed_memory)
 
     @property
     def threads_for_one(self) -> int:
@@ -117,9 +125,7 @@ class WorkPool:
 class Work:
     """One picture's life. Made by `WorkPool.start`."""
 
-    def __init__(
-        self, pool: WorkPool, request: PictureRequest, source: Source, over: Callable[[], None], keep: Keep
-    ) -> None:
+    def __init__(self, pool: WorkPool, request: PictureRequest, source: Source, over: Over, keep: Keep) -> None:
         self._pool = pool
         self._request = request
         self._source = source
@@ -134,7 +140,7 @@ class Work:
     def _stop(self) -> None:
         """Nobody wants the patches."""
         self._wanted = False
-        self._over()
+        self._over(self)
         if self._interruptible is not None:
             self._interruptible.cancel()
 
@@ -159,13 +165,15 @@ class Work:
                 grant.shrink(size)
         except _Stopped:
             pass
-        except (ImageFault, VisionError) as fault:
-            self.output.fail(fault)
+        except VisionError as error:
+            self.output.fail(error)
         except Exception:
             _log.exception("a picture failed in a way that no picture should")
-            self.output.fail(ImageFault(Reason.INTERNAL, "the server failed at this picture; its log has the cause"))
+            self.output.fail(
+                VisionError(Reason.INTERNAL, "", "the server failed at this picture; its log has the cause")
+            )
         finally:
-            self._over()
+            self._over(self)
             self._source.drop()
             if self.output.making is None and grant is not None:
                 grant.give_back()

@@ -31,6 +31,7 @@ from PIL import (
 from interlock.reasons import Reason
 from interlock.vision.decoders.jpeg import agrees_with_pillow, decode_jpeg
 from interlock.vision.decoders.png import decode_png
+from interlock.vision.decoders.ppm import decode_ppm
 from interlock.vision.errors import VisionError
 from interlock.vision.limits import MAX_PIXELS
 from interlock.vision.options import AlphaHandling, DecodeOptions, ExifOrientation, SixteenBitGrey
@@ -173,6 +174,7 @@ def warm_up() -> None:
         file = BytesIO()
         Image.new(mode, (1, 1)).save(file, "PNG")
         decode(file.getvalue())
+    decode(b"P1 1 1 0")
 
 
 def _open(data: bytes, max_pixels: int) -> ImageFile.ImageFile:
@@ -256,6 +258,8 @@ def _rgb_without_pillow(image: ImageFile.ImageFile, data: bytes, options: Decode
             return decode_jpeg(image, data)
         case PngImagePlugin.PngImageFile():
             return decode_png(image, data, notes_matter=options.exif_orientation == ExifOrientation.APPLY)
+        case PpmImagePlugin.PpmImageFile():
+            return decode_ppm(image, data, options.sixteen_bit_grey)
     return None
 
 

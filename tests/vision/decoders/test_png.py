@@ -290,7 +290,7 @@ def test_files_cut_anywhere_or_damaged_are_refused_or_taken_as_pillow_does():
 
 
 def test_without_zlib_ng_or_numba_all_png_is_pillows(monkeypatch):
-    monkeypatch.setattr(decoder, "_rows", lambda: None)
+    monkeypatch.setattr(decoder, "module", lambda _: None)
     assert not as_pillow_does(whole()).without_pillow
 
 

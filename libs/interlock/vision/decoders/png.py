@@ -11,14 +11,12 @@ that this one refuses. At most the bytes of the picture are inflated, whatever t
 """
 
 from collections.abc import Iterator
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin
+
+from interlock.vision.decoders.compiled import module
 
 try:
     from zlib_ng import zlib_ng
@@ -47,7 +45,7 @@ def decode_png(image: PngImagePlugin.PngImageFile, data: bytes, *, notes_matter:
     """
     width, height = image.size
     pixel_bytes = _BYTES_A_PIXEL.get(image.mode)
-    rows = _rows()
+    rows = module("png_rows") if zlib_ng is not None else None
     if rows is None or pixel_bytes is None or len(image.tile) != 1 or image.is_animated or "interlace" in image.info:
         return None
     codec, extents, offset, raw_mode = image.tile[0]
@@ -60,14 +58,6 @@ def decode_png(image: PngImagePlugin.PngImageFile, data: bytes, *, notes_matter:
     rgb = np.empty((height, width, 3), np.uint8)
     unfilter = rows.unfilter_colour if pixel_bytes >= 3 else rows.unfilter_single
     return rgb if unfilter(np.frombuffer(filtered, np.uint8), pixel_bytes, colours, rgb) == height else None
-
-
-@cache
-def _rows() -> ModuleType | None:
-    """The compiled functions; None where what they need is not installed."""
-    if zlib_ng is None or find_spec("numba") is None:
-        return None
-    return import_module("interlock.vision.decoders.png_rows")
 
 
 def _pixel_chunks(
