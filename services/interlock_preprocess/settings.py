@@ -86,7 +86,9 @@ class PreprocessSettings(Settings):
         128, "Files registered there at once; each takes a file descriptor.", minimum=1, maximum=65_536
     )
     max_region_bytes: int = setting(
-        8192 * MIB, "Bytes of those files together. Only what was written to takes memory.", minimum=MIB
+        8192 * MIB,
+        "Bytes of those files together. Only what was written to takes memory, which counts as the server's.",
+        minimum=MIB,
     )
     region_ttl_seconds: float = setting(
         600.0,
