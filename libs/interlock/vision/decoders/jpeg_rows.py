@@ -45,7 +45,8 @@ def comes_by_rows(image: ImageFile.ImageFile, data: bytes) -> bool:
 def decoded_rows(image: ImageFile.ImageFile, data: bytes, pixels: NDArray[np.uint8]) -> Iterator[int]:
     """Decode piece by piece; gives the number of rows that are done, whenever it has grown.
 
-    Ends when the file does, or when it is at fault: then the last number is below the height.
+    The last row is done when the decoder is content with the whole file. Where it is not, or the file ends early, this
+    ends before.
 
     Args:
         image: as opened; one that `comes_by_rows`.
@@ -58,17 +59,21 @@ def decoded_rows(image: ImageFile.ImageFile, data: bytes, pixels: NDArray[np.uin
     decoder = Image._getdecoder(image.mode, name, arguments, image.decoderconfig)
     try:
         decoder.setimage(_seen_by_pillow(pixels).im, extents)
-        rows = position = consumed = 0
+        rows = position = 0
         size = _PIECE_BYTES
-        while consumed >= 0:
-            consumed, _ = decoder.decode(data[position : position + size])
-            if consumed == 0:
+        while True:
+            consumed, fault = decoder.decode(data[position : position + size])
+            if consumed < 0:  # it has ended
+                if fault == 0:
+                    yield len(pixels)
+                return
+            if consumed == 0:  # it needs more at once
                 if position + size >= len(data):
-                    return  # it waits for bytes that are not there
-                size += _PIECE_BYTES  # it needs more at once
+                    return
+                size += _PIECE_BYTES
                 continue
             position, size = position + consumed, _PIECE_BYTES
-            if more := int(np.count_nonzero(last_bytes[rows:])):
+            if more := int(np.count_nonzero(last_bytes[rows:-1])):
                 rows += more
                 yield rows
     finally:
@@ -140,6 +145,8 @@ class GrowingPicture:
                 self._changed.wait_for(lambda: self._decoded >= rows or self._over)
                 decoded = self._decoded
             if decoded < rows:
+                self._thread.join()
+                self._pixels = self._pixels[:0]  # its memory is for the other decoder
                 self.rgb[self._ready :] = self._whole()[self._ready :]
                 self._ready = self.height
             while self._ready < decoded:

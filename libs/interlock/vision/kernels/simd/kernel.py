@@ -64,11 +64,13 @@ def resize_patchify(
     layout, parts, across, down = picture
     table = bf16_codes(profile).reshape(-1)
 
+    factors = _NO_FACTORS if affine is None else affine
+
     @contextmanager
     def begin() -> Iterator[Callable[[int, int], None]]:
         def copy(first: int, last: int) -> None:
             wait_for(min(max(last * profile.patch_size - plan.top, 0), height))
-            copy_strip(pixels, layout, affine, table, first, last, words)
+            copy_strip(pixels, layout, factors, table, first, last, words)
 
         def resize(first: int, last: int) -> None:
             wait_for(_rows_read(last, plan, profile.patch_size, height, down))
@@ -77,7 +79,6 @@ def resize_patchify(
         if affine is not None and (width, height) == (plan.resize_width, plan.resize_height):
             yield copy
             return
-        factors = _NO_FACTORS if affine is None else affine
         with workspace(parts, layout.patch) as work:
             yield resize
 
