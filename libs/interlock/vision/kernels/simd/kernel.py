@@ -94,8 +94,7 @@ def _prepared(width: int, height: int, plan: Plan, patch: int, by_arithmetic: bo
 
 
 def _next_kernel() -> kernels.ResizePatchify:
-    names = kernels.available()
-    return kernels.get(names[names.index("simd") + 1]).resize_patchify
+    return kernels.get(next(name for name in kernels.available() if name != "simd")).resize_patchify
 
 
 def _strips(plan: Plan, source_pixels: int, threads: int) -> list[Strip]:
