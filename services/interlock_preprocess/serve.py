@@ -6,6 +6,7 @@ from functools import partial
 from interlock.preprocess.v1 import preprocess_service_pb2
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import add_PreprocessServiceServicer_to_server
 from interlock.serving import Server
+from interlock.vision import warm_up
 from interlock_preprocess import memory
 from interlock_preprocess.admission import Budget
 from interlock_preprocess.counters import Counters
@@ -48,6 +49,7 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
         work=Budget(settings.work_budget_bytes),
         cache=Budget(settings.cache_bytes),
     )
+    warm_up()
     pool = WorkPool(settings, counters)
     draining = asyncio.Event()
     server.on_drain(draining.set)
