@@ -8,6 +8,7 @@ from scripts.make_vectors.files import Files
 from scripts.make_vectors.messages import message_files
 from scripts.make_vectors.refusals import refusal_files
 from scripts.make_vectors.texts import text_files
+from scripts.make_vectors.values import value_files
 from scripts.make_vectors.vision import vision_files
 
 FOLDER = Path(__file__).parent.parent.parent / "vectors"
@@ -17,7 +18,7 @@ MADE = (".json", ".bin")
 
 def all_files() -> Files:
     """Every vector file."""
-    return {**message_files(), **refusal_files(), **text_files(), **vision_files()}
+    return {**message_files(), **refusal_files(), **text_files(), **value_files(), **vision_files()}
 
 
 def kept_files() -> Files:

@@ -1,7 +1,7 @@
 """How a vector file is written."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -18,6 +18,12 @@ def json_file(document: Any) -> bytes:
     """A JSON document in ASCII, so that no reader can get the encoding wrong."""
     _check_numbers(document)
     return (json.dumps(document, indent=1) + "\n").encode("ascii")
+
+
+def table_file(entries: Sequence[Any]) -> bytes:
+    """A JSON list with an entry a line, for lists that are long."""
+    _check_numbers(entries)
+    return ("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]\n").encode("ascii")
 
 
 def canonical_json(message: Message) -> Any:
