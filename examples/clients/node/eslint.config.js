@@ -10,6 +10,11 @@ export default defineConfig(
     rules: {
       // Numbers and bigints are what messages are made of.
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      // node:test runs what it is given; there is nothing to await.
+      "@typescript-eslint/no-floating-promises": [
+        "error",
+        { allowForKnownSafeCalls: [{ from: "package", package: "node:test", name: ["suite", "test"] }] },
+      ],
       // Index access is `T | undefined`; `!` says where the bound is known.
       "@typescript-eslint/no-non-null-assertion": "off",
     },
