@@ -1,6 +1,7 @@
 //! What decode servers and routers ask: whether they fit, who serves a room, and for how long they wait.
 
 use std::error::Error;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
@@ -88,5 +89,6 @@ pub async fn deadline(story: &Story) -> Result<String> {
 
 /// Whether a call ended because its time was over. Where tonic's own clock is first, its code is CANCELLED.
 fn is_deadline(status: &Status) -> bool {
-    status.code() == Code::DeadlineExceeded || status.source().is_some_and(|cause| cause.is::<TimeoutExpired>())
+    let mut causes = iter::successors(status.source(), |&cause| cause.source());
+    status.code() == Code::DeadlineExceeded || causes.any(<dyn Error>::is::<TimeoutExpired>)
 }
