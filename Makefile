@@ -24,6 +24,9 @@ stubs: setup .venv-stubs/installed  ## Generate the stubs in libs/ from protos/,
 	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate
 	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate --template buf.gen.services.yaml
 
+vectors: setup  ## Make the files in vectors/ from the reference.
+	PYTHONPATH=libs:services $(BIN)/python -W ignore -m scripts.make_vectors
+
 lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,4 +52,4 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs lint test faults demo bench
+.PHONY: help setup stubs vectors lint test faults demo bench
