@@ -138,9 +138,32 @@ type streamed struct {
 	failure *preprocessv1.ImageError
 }
 
+// answers are the pictures of a stream by their ids.
+type answers map[string]*streamed
+
+// add takes in one frame of the stream. Frames of different pictures may interleave.
+func (a answers) add(frame *preprocessv1.PatchFrame) error {
+	if frame.GetSettings() != nil {
+		return nil // the credits; these few small pictures are within any
+	}
+	one := a[frame.ImageId]
+	if one == nil {
+		one = &streamed{}
+		a[frame.ImageId] = one
+	}
+	if failure := frame.GetError(); failure != nil {
+		one.failure = failure
+		return nil
+	}
+	if err := one.patches.add(frame); err != nil {
+		return fmt.Errorf("%s: %w", frame.ImageId, err)
+	}
+	return nil
+}
+
 // preprocessMany runs a stream. The requests are written while the answers are read, as every caller should: a server
 // that is not read stops reading.
-func (c *client) preprocessMany(ctx context.Context, requests []*preprocessv1.PreprocessImagesRequest) (map[string]*streamed, error) {
+func (c *client) preprocessMany(ctx context.Context, requests []*preprocessv1.PreprocessImagesRequest) (answers, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.preprocess.PreprocessImages(ctx)
@@ -155,7 +178,7 @@ func (c *client) preprocessMany(ctx context.Context, requests []*preprocessv1.Pr
 		}
 		_ = stream.CloseSend()
 	}()
-	ended := map[string]*streamed{}
+	ended := answers{}
 	for {
 		frame, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -164,18 +187,8 @@ func (c *client) preprocessMany(ctx context.Context, requests []*preprocessv1.Pr
 		if err != nil {
 			return nil, err
 		}
-		if frame.GetSettings() != nil {
-			continue // the credits; these few small pictures are within any
-		}
-		one := ended[frame.ImageId]
-		if one == nil {
-			one = &streamed{}
-			ended[frame.ImageId] = one
-		}
-		if failure := frame.GetError(); failure != nil {
-			one.failure = failure
-		} else if err := one.patches.add(frame); err != nil {
-			return nil, fmt.Errorf("%s: %w", frame.ImageId, err)
+		if err := ended.add(frame); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -214,7 +227,7 @@ func whole(id string, source []byte, profile string) []*preprocessv1.PreprocessI
 }
 
 // served checks a picture of a stream that must have come back.
-func (e *expectedPatches) served(ended map[string]*streamed) error {
+func (e *expectedPatches) served(ended answers) error {
 	one := ended[e.File]
 	switch {
 	case one == nil:
