@@ -76,7 +76,8 @@ class VectorsTest {
     for (JsonElement other : strings(m, "also_json")) {
       same.add(parseJson(kind, other.getAsString()));
     }
-    String known = m.has("hex_without_unknown_fields") ? text(m, "hex_without_unknown_fields") : hex;
+    String known =
+        m.has("hex_without_unknown_fields") ? text(m, "hex_without_unknown_fields") : hex;
     for (Message other : same) {
       assertEquals(known, hex(other));
     }
@@ -86,7 +87,8 @@ class VectorsTest {
   void everyPoolHasItsWireName() throws Exception {
     JsonObject names = load("pool_names.json").getAsJsonObject();
     JsonArray pools = names.getAsJsonArray("pools");
-    assertEquals(PoolName.values().length - 2, pools.size()); // without UNSPECIFIED and UNRECOGNIZED
+    assertEquals(
+        PoolName.values().length - 2, pools.size()); // without UNSPECIFIED and UNRECOGNIZED
     for (JsonElement element : pools) {
       JsonObject pool = element.getAsJsonObject();
       PoolName name = PoolName.forNumber(pool.get("number").getAsInt());
@@ -109,7 +111,8 @@ class VectorsTest {
   private static void checkRefusal(JsonObject refusal) throws Exception {
     Status trailer = Status.parseFrom(Files.readAllBytes(VECTORS.resolve(text(refusal, "status"))));
     io.grpc.StatusRuntimeException error = StatusProto.toStatusRuntimeException(trailer);
-    assertEquals(io.grpc.Status.Code.valueOf(text(refusal, "code_name")), error.getStatus().getCode());
+    assertEquals(
+        io.grpc.Status.Code.valueOf(text(refusal, "code_name")), error.getStatus().getCode());
     assertEquals(refusal.get("code").getAsInt(), error.getStatus().getCode().value());
     assertEquals(text(refusal, "message"), error.getStatus().getDescription());
     List<Message> details = new ArrayList<>();
@@ -127,14 +130,17 @@ class VectorsTest {
   @Test
   void everyPlanIsThatOfItsSize() throws Exception {
     int profiles = 0;
-    try (DirectoryStream<Path> files = Files.newDirectoryStream(VECTORS.resolve("plans"), "*.json")) {
+    try (DirectoryStream<Path> files =
+        Files.newDirectoryStream(VECTORS.resolve("plans"), "*.json")) {
       for (Path file : files) {
         String name = file.getFileName().toString().replaceFirst("\\.json$", "");
         JsonArray plans = load("plans/" + name + ".json").getAsJsonObject().getAsJsonArray("plans");
         PlanImagesRequest request =
-            PlanImagesRequest.parseFrom(Files.readAllBytes(file.resolveSibling(name + ".request.bin")));
+            PlanImagesRequest.parseFrom(
+                Files.readAllBytes(file.resolveSibling(name + ".request.bin")));
         PlanImagesResponse response =
-            PlanImagesResponse.parseFrom(Files.readAllBytes(file.resolveSibling(name + ".response.bin")));
+            PlanImagesResponse.parseFrom(
+                Files.readAllBytes(file.resolveSibling(name + ".response.bin")));
         assertEquals(200, plans.size());
         assertEquals(200, request.getSizesCount());
         assertEquals(200, response.getResultsCount());
@@ -142,7 +148,8 @@ class VectorsTest {
           JsonObject plan = plans.get(i).getAsJsonObject();
           assertEquals(plan.remove("width").getAsInt(), request.getSizes(i).getWidth());
           assertEquals(plan.remove("height").getAsInt(), request.getSizes(i).getHeight());
-          assertEquals(parseJson(PlanResult.getDefaultInstance(), plan.toString()), response.getResults(i));
+          assertEquals(
+              parseJson(PlanResult.getDefaultInstance(), plan.toString()), response.getResults(i));
         }
         profiles++;
       }
@@ -176,8 +183,12 @@ class VectorsTest {
       JsonObject text = element.getAsJsonObject();
       if (text.get("legal").getAsBoolean()) {
         SpecLayout layout = layout(text(text, "text"));
-        assertEquals(text(text, "text"), SpecLayout.parseFrom(layout.toByteArray()).getExtraJsonOrThrow("key"));
-        assertEquals(layout, parseJson(layout.getDefaultInstanceForType(), JsonFormat.printer().print(layout)));
+        assertEquals(
+            text(text, "text"),
+            SpecLayout.parseFrom(layout.toByteArray()).getExtraJsonOrThrow("key"));
+        assertEquals(
+            layout,
+            parseJson(layout.getDefaultInstanceForType(), JsonFormat.printer().print(layout)));
       }
     }
     JsonArray pairs = extra.getAsJsonArray("differ_though_they_mean_the_same");
@@ -214,7 +225,8 @@ class VectorsTest {
 
   private static Stream<JsonObject> objects(JsonElement array) {
     assertTrue(array.getAsJsonArray().size() > 0);
-    return StreamSupport.stream(array.getAsJsonArray().spliterator(), false).map(JsonElement::getAsJsonObject);
+    return StreamSupport.stream(array.getAsJsonArray().spliterator(), false)
+        .map(JsonElement::getAsJsonObject);
   }
 
   private static JsonArray strings(JsonObject object, String name) {
