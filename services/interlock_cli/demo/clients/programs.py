@@ -43,7 +43,11 @@ PROGRAMS = (
     Program(
         "node",
         tools=["node", "npm"],
-        builds=[["npm", "install", "--no-audit", "--no-fund"], ["npm", "run", "build"]],
+        builds=[
+            ["npm", "ci", "--no-audit", "--no-fund", "--prefix", "../../../packages/npm"],
+            ["npm", "ci", "--no-audit", "--no-fund"],
+            ["npm", "run", "build"],
+        ],
         run=["node", "dist/main.js"],
     ),
     Program(
