@@ -1,9 +1,9 @@
-"""Installs the wheels into fresh environments, beside the oldest and newest protobuf and grpcio that they allow, and calls
-a live server from each.
+"""Tries the wheels in fresh environments, beside the oldest and newest protobuf and grpcio that they allow.
 
-    python -m scripts.check_wheels WHEEL_FOLDER
+    make packages ONLY=python && python -m scripts.check_packages python
 
-This is what a downstream service with pins of its own gets. `interlock` without extras must load nothing heavy.
+Each calls a live server: this is what a downstream service with pins of its own gets. `interlock` without extras must
+load nothing heavy.
 """
 
 import json
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CONSUMERS = ROOT / "scripts" / "wheel_consumers"
+CONSUMERS = ROOT / "scripts" / "package_consumers"
 OLDEST_GRPCIO = "1.71.2"
 ENVIRONMENTS = (
     ("interlock", "protobuf==5.29.*", f"grpcio=={OLDEST_GRPCIO}", f"grpcio-status=={OLDEST_GRPCIO}"),
@@ -80,19 +80,14 @@ def check(python: Path, program: str, address: str) -> str:
     return run.stdout.strip()
 
 
-def main() -> None:
-    wheels = Path(sys.argv[1])
+def check_all(wheels: Path) -> None:
+    """Every environment. Exits with what fails."""
     with tempfile.TemporaryDirectory() as name, server(Path(name)) as address:
         for number, requirements in enumerate(ENVIRONMENTS):
-            folder = Path(name, str(number))
-            python = installed(folder, wheels, requirements)
+            python = installed(Path(name, str(number)), wheels, requirements)
             programs = [f"uses_{one.replace('-', '_')}.py" for one in requirements if one.startswith("interlock")]
             try:
                 told = [check(python, program, address) for program in programs]
             except RuntimeError as error:
                 sys.exit(f"{', '.join(requirements)}: {error}")
             print(f"{', '.join(requirements)}: {'; '.join(told)}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.versions import ROOT, version
@@ -29,7 +30,9 @@ class MissingToolError(Exception):
 def build_python() -> list[Path]:
     """Two wheels: the project, and its stubs alone."""
     built = DIST / "python"
-    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", built, ROOT, PACKAGES / "python"])
+    _run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", built, ROOT, PACKAGES / "python"]
+    )
     return sorted(built.glob("*.whl"))
 
 
@@ -51,16 +54,18 @@ def build_go() -> list[Path]:
 
 def build_rust() -> list[Path]:
     """A crate."""
-    manifest = PACKAGES / "rust" / "Cargo.toml"
-    _run(["cargo", "package", "--quiet", "--allow-dirty", "--no-verify", "--manifest-path", manifest])
-    return [_taken(PACKAGES / "rust" / "target" / "package" / f"interlock-protos-{version()}.crate", "rust")]
+    package = PACKAGES / "rust"
+    with _licensed(package):
+        _run(["cargo", "package", "--quiet", "--allow-dirty", "--no-verify"], package)
+    return [_taken(package / "target" / "package" / f"interlock-protos-{version()}.crate", "rust")]
 
 
 def build_npm() -> list[Path]:
     """A tarball."""
     package = PACKAGES / "npm"
     _run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], package)
-    _run(["npm", "pack", "--silent", "--ignore-scripts"], package)
+    with _licensed(package):
+        _run(["npm", "pack", "--silent", "--ignore-scripts"], package)
     return [_taken(package / f"interlock-protos-{version()}.tgz", "npm")]
 
 
@@ -72,20 +77,29 @@ def build_maven() -> list[Path]:
     return [jar, Path(shutil.copy(package / "pom.xml", jar.with_suffix(".pom")))]
 
 
-BUILDERS: dict[str, tuple[str, Callable[[], list[Path]]]] = {
-    "python": ("pip", build_python),
-    "go": ("git", build_go),
-    "rust": ("cargo", build_rust),
-    "npm": ("npm", build_npm),
-    "maven": ("mvn", build_maven),
+BUILDERS: dict[str, Callable[[], list[Path]]] = {
+    "python": build_python,
+    "go": build_go,
+    "rust": build_rust,
+    "npm": build_npm,
+    "maven": build_maven,
 }
-"""For each ecosystem the tool that it needs, and what builds it."""
 
 
 def _run(command: Sequence[str | Path], folder: Path = ROOT) -> None:
     if not shutil.which(command[0]):
         raise MissingToolError(f"{command[0]} is not installed")
-    subprocess.run(command, cwd=folder, check=True)
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def _licensed(package: Path) -> Iterator[None]:
+    """Puts the licence into a folder, for packers that take nothing from outside of it."""
+    licence = Path(shutil.copy(ROOT / "LICENSE", package))
+    try:
+        yield
+    finally:
+        licence.unlink()
 
 
 def _tracked(folder: Path) -> list[Path]:

@@ -16,6 +16,13 @@ SOURCE = "libs/interlock/__init__.py"
 PLACES: Mapping[str, str] = {
     SOURCE: r'^__version__ = "(.+)"$',
     "packages/python/pyproject.toml": r'^version = "(.+)"$',
+    "packages/rust/Cargo.toml": r'^name = "interlock-protos"\nversion = "(.+)"$',
+    "packages/npm/package.json": r'^  "version": "(.+)",$',
+    "packages/npm/package-lock.json": r'"name": "@interlock/protos",\n\s+"version": "(.+)"',
+    "packages/maven/pom.xml": r"<artifactId>interlock-protos</artifactId>\n\s+<version>(.+)</version>",
+    "packages/maven/README.md": r"<artifactId>interlock-protos</artifactId>\n\s+<version>(.+)</version>",
+    "examples/clients/node/package-lock.json": r'"name": "@interlock/protos",\n\s+"version": "(.+)"',
+    "examples/clients/java/pom.xml": r"<artifactId>interlock-protos</artifactId>\n\s+<version>(.+)</version>",
 }
 """Files that say the version, each with what stands around it; a file may say it several times."""
 
