@@ -3,6 +3,7 @@ package protos_test
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -152,11 +153,7 @@ func TestEveryRefusalIsReadWithItsDetails(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := grpcstatus.FromProto(&trailer)
-			var code codes.Code
-			if err := code.UnmarshalJSON([]byte(`"` + refusal.CodeName + `"`)); err != nil {
-				t.Fatal(err)
-			}
-			if got.Code() != code || uint32(got.Code()) != refusal.Code || got.Message() != refusal.Message {
+			if code := codeNamed(t, refusal.CodeName); got.Code() != code || uint32(got.Code()) != refusal.Code || got.Message() != refusal.Message {
 				t.Errorf("%d %q, not %d %q", got.Code(), got.Message(), refusal.Code, refusal.Message)
 			}
 			if len(got.Details()) != len(refusal.Details) {
@@ -176,6 +173,43 @@ func TestEveryRefusalIsReadWithItsDetails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestEveryReasonHasACodeThatIsKnown(t *testing.T) {
+	for _, reason := range load[[]struct {
+		Reason   string `json:"reason"`
+		Code     uint32 `json:"code"`
+		CodeName string `json:"code_name"`
+	}](t, "reasons.json") {
+		if got := codeNamed(t, reason.CodeName); uint32(got) != reason.Code || got == codes.OK {
+			t.Errorf("%s: %s is %d, not %d", reason.Reason, reason.CodeName, got, reason.Code)
+		}
+	}
+}
+
+func codeNamed(t *testing.T, name string) codes.Code {
+	t.Helper()
+	var code codes.Code
+	if err := code.UnmarshalJSON([]byte(`"` + name + `"`)); err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+func TestWhatAnAbsentFieldMeansCanBeSaid(t *testing.T) {
+	for _, field := range load[[]struct {
+		Field       string          `json:"field"`
+		AbsentMeans json.RawMessage `json:"absent_means"`
+	}](t, "defaults.json") {
+		kind, name := field.Field[:strings.LastIndex(field.Field, ".")], protoreflect.FullName(field.Field).Name()
+		said := newMessage(t, kind)
+		if err := protojson.Unmarshal(fmt.Appendf(nil, "{%q: %s}", name, field.AbsentMeans), said); err != nil {
+			t.Errorf("%s: %v", field.Field, err)
+		}
+		if said.ProtoReflect().Descriptor().Fields().ByName(name) == nil {
+			t.Errorf("there is no field %s", field.Field)
+		}
 	}
 }
 

@@ -36,7 +36,6 @@ type expectedPatches struct {
 	File          string    `json:"file"`
 	Profile       string    `json:"profile"`
 	PatchesSHA256 string    `json:"patches_sha256"`
-	CRC32C        uint32    `json:"crc32c"`
 	GridWidth     uint32    `json:"grid_width"`
 	GridHeight    uint32    `json:"grid_height"`
 	FirstValues   []float32 `json:"first_values"`

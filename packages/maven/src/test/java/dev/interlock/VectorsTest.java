@@ -3,6 +3,7 @@ package dev.interlock;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.DynamicTest.dynamicTest;
 
@@ -125,6 +126,28 @@ class VectorsTest {
       expected.add(parseJson(kind(text(typed, "type")), typed.get("json").toString()));
     }
     assertEquals(expected, details);
+  }
+
+  @Test
+  void everyReasonHasACodeThatIsKnown() throws Exception {
+    for (JsonElement element : load("reasons.json").getAsJsonArray()) {
+      JsonObject reason = element.getAsJsonObject();
+      io.grpc.Status.Code code = io.grpc.Status.Code.valueOf(text(reason, "code_name"));
+      assertEquals(reason.get("code").getAsInt(), code.value(), text(reason, "reason"));
+    }
+  }
+
+  @Test
+  void whatAnAbsentFieldMeansCanBeSaid() throws Exception {
+    for (JsonElement element : load("defaults.json").getAsJsonArray()) {
+      String field = text(element.getAsJsonObject(), "field");
+      int dot = field.lastIndexOf('.');
+      JsonObject said = new JsonObject();
+      said.add(field.substring(dot + 1), element.getAsJsonObject().get("absent_means"));
+      Message kind = kind(field.substring(0, dot));
+      assertNotNull(kind.getDescriptorForType().findFieldByName(field.substring(dot + 1)), field);
+      parseJson(kind, said.toString());
+    }
   }
 
   @Test
