@@ -35,9 +35,19 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	scripts/check_breaking_protos.sh
+	$(BIN)/python -m scripts.compatibility
 
 test: setup  ## Run all tests, with coverage.
 	$(BIN)/pytest --cov --cov-report=term
+
+packages: setup  ## Build the packages of all languages into dist/ (ONLY=go,rust,npm,maven,python).
+	$(BIN)/python -m scripts.packages $(if $(ONLY),--only $(ONLY))
+
+release: setup  ## Keep what clients of this version rely on, so that no later change breaks them.
+	$(BIN)/python -m scripts.release
+
+version: setup  ## Begin the next version, in the packages of all languages (NEXT=).
+	$(BIN)/python -m scripts.release $(or $(NEXT),$(error NEXT= is the version to begin))
 
 SECONDS ?= 600
 SEED ?= $(shell date +%s)
@@ -52,4 +62,4 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs vectors lint test faults demo bench
+.PHONY: help setup stubs vectors lint test packages release version faults demo bench

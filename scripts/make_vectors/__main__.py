@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from scripts.make_vectors.files import Files
+from scripts.make_vectors.meanings import meaning_files
 from scripts.make_vectors.messages import message_files
 from scripts.make_vectors.refusals import refusal_files
 from scripts.make_vectors.texts import text_files
@@ -18,7 +19,8 @@ MADE = (".json", ".bin")
 
 def all_files() -> Files:
     """Every vector file."""
-    return {**message_files(), **refusal_files(), **text_files(), **value_files(), **vision_files()}
+    makers = (meaning_files, message_files, refusal_files, text_files, value_files, vision_files)
+    return {path: content for make in makers for path, content in make().items()}
 
 
 def kept_files() -> Files:

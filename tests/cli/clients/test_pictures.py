@@ -32,8 +32,10 @@ def test_the_folder_holds_the_pictures_and_what_must_come_back(folder):
 def test_what_must_come_back_is_what_the_corpus_says(expected):
     published = {entry["file"]: entry for entry in json.loads((CORPUS / "manifest.json").read_text())["files"]}
     assert [entry["file"] for entry in expected["pictures"]] == list(PICTURES)
-    for entry in expected["pictures"]:
-        assert entry["patches_sha256"] == published[entry["file"]]["expect"]["patches"]["horizontal_first_sha256"]
+    same_everywhere = [entry for entry in expected["pictures"] if not published[entry["file"]]["decoder_dependent"]]
+    assert len(same_everywhere) >= 2
+    for entry in same_everywhere:
+        assert entry["patches_sha256"] == published[entry["file"]]["patches"]["horizontal_first_sha256"]
 
 
 def test_a_service_gives_these_patches(services, expected, folder):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 _PATIENCE_SECONDS = 60
+"""A service starts in about a second."""
 
 
 class ServiceError(Exception):
@@ -82,8 +84,10 @@ class _Service:
                 text=True,
                 env={name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")},
             )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        stdout = self._process.stdout
+        assert stdout is not None
+        told, _, _ = select.select([stdout], [], [], _PATIENCE_SECONDS)
+        line = stdout.readline() if told else ""
         if not line:
             raise ServiceError(f"{self._name} did not start: {self._log.read_text().strip()[-500:]}")
         self.address = json.loads(line)["address"]

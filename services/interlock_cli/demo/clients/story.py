@@ -37,7 +37,7 @@ def results_of(programs: Sequence[Program], checkout: Checkout, logs: Path, tell
         with Services(Path(place, "state"), logs) as services:
             for program in programs:
                 language = program.language
-                teller.step(f"The client in {language} is built by {' and '.join(program.tools)}, and runs")
+                teller.step(f"The client in {language}")
                 results = list(_results(program, checkout, services, pictures, logs / f"{language}.log"))
                 teller.table(
                     ["LANGUAGE", "STEP", "RESULT", "SECONDS", "DETAIL"],
