@@ -244,7 +244,6 @@ class Work:
         buffer = patches.reshape(-1).view(np.uint8)
         row_bytes = plan.grid_width * request.patch_bytes
         cut = Cut(plan, picture.width, picture.height, picture.format)
-        self._loop.call_soon_threadsafe(output.begin, cut, buffer)
         crc32c, summed, told = 0, 0, 0
 
         def checkpoint(rows_done: int) -> None:
@@ -255,9 +254,10 @@ class Work:
             done = rows_done * row_bytes
             crc32c = google_crc32c.extend(crc32c, buffer[summed:done])
             summed = done
-            if done // MIB > told:  # waking the event loop is worth it only for a piece that can be sent
+            # Waking the event loop is worth it only for a piece that can be sent.
+            if done // MIB > told or rows_done == plan.grid_height:
                 told = done // MIB
-                self._loop.call_soon_threadsafe(output.advance, rows_done)
+                self._loop.call_soon_threadsafe(output.advance, cut, buffer, rows_done)
 
         checkpoint(0)
         self._pool.kernel.resize_patchify(
