@@ -1,8 +1,9 @@
 """Puts the Bootstrap service onto a server."""
 
+import gc
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -49,17 +50,23 @@ def choose_store(
     return ChosenStore(store, str(store.path))
 
 
-def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | None = None) -> BootstrapServicer:
+def add_bootstrap(
+    server: Server,
+    settings: BootstrapSettings,
+    store: Store | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> BootstrapServicer:
     """Adds the Bootstrap service to a server that has not started yet.
 
     Args:
         server: It opens the store when it starts, and closes it when it has stopped.
         settings: Bounds of the service.
         store: Not started, as `choose_store` gives it. None: a memory store.
+        clock: Unix time in nanoseconds.
     """
     store = store or MemoryStore(settings.watch_buffer)
     wheel = None if store.keeps_leases else LeaseWheel(time.monotonic)
-    registry = Registry(store, time.time_ns, settings.max_groups, wheel)
+    registry = Registry(store, clock, settings.max_groups, wheel)
     rooms = Rooms(settings.max_rooms, settings.max_awaited_rooms, settings.room_ttl_seconds, time.monotonic)
     servicer = BootstrapServicer(store, registry, rooms, settings)
     server.add(SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer))
@@ -72,13 +79,26 @@ def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | No
 
 @asynccontextmanager
 async def _open(store: Store, registry: Registry, listener: "_Listener") -> AsyncIterator[None]:
+    with _rare_garbage_collection():
+        try:
+            await store.start(listener)
+            await registry.start()
+            yield
+        finally:
+            await registry.close()
+            await store.close()
+
+
+@contextmanager
+def _rare_garbage_collection() -> Iterator[None]:
+    """Python looks for cycles after 700 new objects, and now and then at all there are. What a server keeps are rows,
+    many and without cycles: looking that often costs a tenth of a registration, and more the larger a group is."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(10_000, 10, 10)
     try:
-        await store.start(listener)
-        await registry.start()
         yield
     finally:
-        await registry.close()
-        await store.close()
+        gc.set_threshold(*thresholds)
 
 
 class _Listener:

@@ -33,6 +33,11 @@ class PreprocessSettings(Settings):
     table: ClassVar[str] = "preprocess"
 
     kernel: str | None = setting(None, "Kernel to use, by name. Not set: the fastest there is.")
+    kernel_cache_folder: Path | None = setting(
+        None,
+        "Folder where compiled kernels are kept; `interlock warmup` fills it. Not set: beside the package, else the "
+        "user's own.",
+    )
     worker_threads: int = setting(
         len(os.sched_getaffinity(0)),
         "Threads that decode pictures and cut patches, one picture each. The default is the number of usable CPUs.",
@@ -86,7 +91,9 @@ class PreprocessSettings(Settings):
         128, "Files registered there at once; each takes a file descriptor.", minimum=1, maximum=65_536
     )
     max_region_bytes: int = setting(
-        8192 * MIB, "Bytes of those files together. Only what was written to takes memory.", minimum=MIB
+        8192 * MIB,
+        "Bytes of those files together. Only what was written to takes memory, which counts as the server's.",
+        minimum=MIB,
     )
     region_ttl_seconds: float = setting(
         600.0,

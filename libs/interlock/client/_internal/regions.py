@@ -8,6 +8,7 @@ last word on the picture never came) is never used again: its whole region is gi
 import mmap
 import os
 import secrets
+import stat
 import sys
 import threading
 import time
@@ -67,8 +68,8 @@ class Region:
         """No further ranges are taken of it."""
         self.file_name = f"{os.getpid()}-{secrets.token_hex(16)}"
         self._path = folder / self.file_name
-        # Whoever the folder is shared with may open it: the server runs as this user, or as one of the folder's group.
-        mode = 0o600 | folder.stat().st_mode & 0o060
+        # The server runs as this user, or else shares a folder that its group may write to.
+        mode = 0o660 if folder.stat().st_mode & stat.S_IWGRP else 0o600
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         try:
             os.fchmod(self._descriptor, mode)
