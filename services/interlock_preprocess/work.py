@@ -267,7 +267,7 @@ class Work:
                 self._loop.call_soon_threadsafe(output.advance, cut, buffer, rows_done)
 
         def rows_ready(rows: int) -> None:
-            """Called before rows of the picture are read."""
+            """Called before rows are read: waits for their decoding, which is what of its time is not the kernel's."""
             nonlocal decode
             before = perf_counter()
             picture.wait_for(rows)
@@ -275,7 +275,13 @@ class Work:
 
         checkpoint(0)
         self._pool.kernel.resize_patchify(
-            picture.rgb, plan, profile, patches, threads=threads, checkpoint=checkpoint, rows_ready=rows_ready
+            picture.rgb,
+            plan,
+            profile,
+            patches,
+            threads=threads,
+            checkpoint=checkpoint,
+            rows_ready=rows_ready if isinstance(picture, GrowingPicture) else None,
         )
         seconds = perf_counter() - begun
         self._pool.turns.note_seconds(seconds)
