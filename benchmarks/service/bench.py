@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.report import Report, median_readings
 from benchmarks.service import our_clients
-from benchmarks.service.our_clients import Taken
+from benchmarks.service.our_clients import TCP, Taken, Way
 from benchmarks.service.peer import Peer
 from benchmarks.service.pictures import Kind
 from benchmarks.service.server import OurServer
@@ -50,20 +50,20 @@ class Bench:
         async with our_clients.connected(self.server.address, 1) as (client,):
             return await client.preprocess(file)
 
-    def calls(self, files: Files, clients: int) -> Taken:
+    def calls(self, files: Files, clients: int, way: Way = TCP, cached: bool = False) -> Taken:
         """A call a picture, so many at once, each client with a connection of its own."""
-        return self.runner.run(self._calls(files, clients))
+        return self.runner.run(self._calls(files, clients, way, cached))
 
-    async def _calls(self, files: Files, clients: int) -> Taken:
-        async with our_clients.connected(self.server.address, clients) as connected:
-            return await our_clients.one_call_each(connected, files)
+    async def _calls(self, files: Files, clients: int, way: Way, cached: bool) -> Taken:
+        async with our_clients.connected(self.server.address, clients, way) as connected:
+            return await our_clients.one_call_each(connected, files, cached)
 
-    def stream(self, files: Files, in_flight: int) -> Taken:
+    def stream(self, files: Files, in_flight: int, way: Way = TCP) -> Taken:
         """All pictures on one stream, so many in flight."""
-        return self.runner.run(self._stream(files, in_flight))
+        return self.runner.run(self._stream(files, in_flight, way))
 
-    async def _stream(self, files: Files, in_flight: int) -> Taken:
-        async with our_clients.connected(self.server.address, 1) as (client,):
+    async def _stream(self, files: Files, in_flight: int, way: Way) -> Taken:
+        async with our_clients.connected(self.server.address, 1, way) as (client,):
             return await our_clients.one_stream(client, files, in_flight)
 
     def medians(self, kind: Kind, count: int, contenders: Mapping[str, Callable[[Files], float]]) -> dict[str, float]:

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-_WORDS = (
+_WORDS = (  # noqa: SIM905 - a text, as it is drawn
     "the train leaves at nine and we meet at the old station near the river if it rains bring your umbrella "
     "photo from the bridge looks great can you read the sign on the left platform is it the same as yesterday"
-).split()  # noqa: SIM905 - a text, as it is drawn
+).split()
 
 
 @cache

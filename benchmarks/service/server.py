@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from interlock.client._internal.regions import FOLDER_VARIABLE
 
 MIB = 1 << 20
 
@@ -56,9 +59,12 @@ class OurServer:
 
 @contextmanager
 def our_server(*flags: str) -> Iterator[OurServer]:
-    """One that runs within the block."""
-    server = OurServer(flags)
-    try:
-        yield server
-    finally:
-        server.stop()
+    """One that runs within the block, and shares memory with the clients of this process."""
+    with TemporaryDirectory(prefix="interlock-benchmark-", dir="/dev/shm") as folder:
+        os.environ[FOLDER_VARIABLE] = folder
+        server = OurServer(flags)
+        try:
+            yield server
+        finally:
+            server.stop()
+            del os.environ[FOLDER_VARIABLE]

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import shell_complete
 
 from interlock import __version__
+from interlock_cli.commands.bench import bench
 from interlock_cli.commands.check import check
 from interlock_cli.commands.demo import demo
 from interlock_cli.commands.group import group
@@ -114,5 +115,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools):
+for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools, bench):
     main.add_command(_command)

@@ -1,13 +1,8 @@
 """How the patches of a picture reach who asked for them: header, pieces as their rows are done, trailer."""
 
-from collections.abc import Awaitable, Callable
-
-from interlock_preprocess.destinations import Destination
+from interlock_preprocess.destinations import Destination, Send
 from interlock_preprocess.frames import header_frame, trailer_frame
 from interlock_preprocess.subscription import Subscription
-
-Send = Callable[[bytes], Awaitable[None]]
-"""Hands one frame to the caller."""
 
 
 async def deliver(picture: Subscription, image_id: str, destination: Destination, send: Send, send_last: Send) -> None:
@@ -32,6 +27,7 @@ async def deliver(picture: Subscription, image_id: str, destination: Destination
         for first in range(0, patch_count, destination.most_patches):
             patches = await picture.patches(first, min(first + destination.most_patches, patch_count))
             await destination.put(first, patches)
+        destination.release()  # before the caller can know that it is over, and use the same place again
         await send_last(trailer_frame(image_id, await picture.until_done()))
     finally:
         destination.release()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.vision import Plan
+from interlock.vision import Plan, VisionError
 from interlock_preprocess.admission import Grant
 from interlock_preprocess.counters import Counters
 
@@ -51,11 +51,10 @@ class Output:
 
     def __init__(self, counters: Counters, unwanted: Callable[[], None]) -> None:
         self._counters = counters
-        self._unwanted = unwanted
+        self._unwanted: Callable[[], None] | None = unwanted
         self._changed = asyncio.Event()
         self._buffer: NDArray[np.uint8] | None = None
         self._grant: Grant | None = None
-        self._at_work = True
         self._takers = 0
         self._kept = False
         self.owners: set[str] = set()
@@ -64,7 +63,7 @@ class Output:
         self.rows_done = 0
         self.making: Making | None = None
         """Set when all patches are there."""
-        self.failure: Exception | None = None
+        self.failure: VisionError | None = None
         counters.images_held += 1
 
     # What who wants the patches uses
@@ -72,7 +71,7 @@ class Output:
     def join(self) -> None:
         """One more wants the patches."""
         self._takers += 1
-        if self._takers == 1 and not self._at_work:
+        if self._takers == 1 and self._unwanted is None:  # no work on it holds it any more
             self._counters.images_held += 1
 
     def leave(self) -> None:
@@ -80,11 +79,10 @@ class Output:
         self._takers -= 1
         if self._takers:
             return
-        if self._at_work:
-            if self.making is None:
-                self._unwanted()
-        else:
+        if self._unwanted is None:
             self._let_go()
+        elif self.making is None:
+            self._unwanted()
 
     @property
     def taken(self) -> bool:
@@ -129,11 +127,11 @@ class Output:
         self.making, self.rows_done = making, self.cut.plan.grid_height
         self.wake()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: VisionError) -> None:
         """There will be no patches."""
-        if self.failure is None:
-            self.failure = error.with_traceback(None)  # whose frames would hold the picture
-            self.wake()
+        # Without the frames of the error and of what caused it, which hold the picture.
+        self.failure = VisionError(error.reason, error.field, str(error))
+        self.wake()
 
     def work_ended(self, grant: Grant | None = None, *, kept: bool = False) -> None:
         """Nothing of the work is left but, if it succeeded, the patches.
@@ -142,7 +140,8 @@ class Output:
             grant: the memory of the patches; from now on theirs.
             kept: the cache keeps them.
         """
-        self._at_work, self._grant, self._kept = False, grant, kept
+        self._grant, self._kept = grant, kept
+        self._unwanted = None  # it holds the work, and with it what the work held
         if not self._takers:
             self._let_go()
 

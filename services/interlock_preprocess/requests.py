@@ -22,6 +22,7 @@ from interlock.vision import (
     plan,
 )
 from interlock_preprocess.faults import ImageFault
+from interlock_preprocess.regions import Target
 from interlock_preprocess.settings import MAX_CALL_SOURCE_BYTES, MAX_ID_BYTES, PreprocessSettings
 
 _SHA256_BYTES = 32
@@ -43,6 +44,7 @@ class PictureRequest:
         source_field: path of the field at fault where the picture itself is: its bytes, or the size of raw pixels.
         source_sha256: SHA-256 of the source, where the caller named it; else None.
         timeout: seconds that the picture may take; None: as long as its call.
+        region: where in shared memory its patches go; None: into chunks.
     """
 
     total_bytes: int
@@ -54,6 +56,7 @@ class PictureRequest:
     source_field: str
     source_sha256: bytes | None = None
     timeout: float | None = None
+    region: Target | None = None
 
     @property
     def patch_bytes(self) -> int:
@@ -189,12 +192,6 @@ def _read_request(
     prefix: str,
     source_field: str,
 ) -> PictureRequest:
-    if message.HasField("region"):
-        raise ImageFault(
-            Reason.SHARED_MEMORY_OFF,
-            "this server shares no memory with its callers; leave the region out and read the chunks",
-            f"{prefix}region",
-        )
     if raw_size and message.HasField("decode_options"):
         raise _invalid(f"{prefix}decode_options", "raw pixels are not decoded; leave decode_options out")
     request = PictureRequest(
@@ -207,6 +204,9 @@ def _read_request(
         else None,
         prefix=prefix,
         source_field=source_field,
+        region=Target(message.region.handle, message.region.offset, message.region.size, f"{prefix}region")
+        if message.HasField("region")
+        else None,
     )
     if raw_size:
         try:
@@ -309,6 +309,8 @@ def _field_path(field: str, prefix: str, source_field: str) -> str:
     """The path, in the message of the caller, of what vision calls `field`."""
     if field.startswith("profile."):
         field = "profile.inline." + field.removeprefix("profile.")
+    elif not field:
+        return ""
     elif not field.startswith(("plan.", "decode_options.")):
         return source_field  # the picture itself, whatever it is called there
     return prefix + field

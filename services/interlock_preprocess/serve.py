@@ -10,6 +10,7 @@ from interlock.vision import warm_up
 from interlock_preprocess import memory
 from interlock_preprocess.admission import Budget
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.regions import Regions
 from interlock_preprocess.servicer import PreprocessServicer
 from interlock_preprocess.settings import PreprocessSettings
 from interlock_preprocess.sharing import SharedPictures
@@ -21,13 +22,15 @@ SERVICE_NAME: str = preprocess_service_pb2.DESCRIPTOR.services_by_name["Preproce
 class PreprocessService:
     """A Preprocess service on a server. Made by `add_preprocess`; close it after the server has stopped."""
 
-    def __init__(self, counters: Counters, pool: WorkPool) -> None:
+    def __init__(self, counters: Counters, pool: WorkPool, regions: Regions) -> None:
         self.counters = counters
+        self.regions = regions
         self._pool = pool
 
     async def close(self) -> None:
         """Wait until every thread has returned. Decodes under way run to their end."""
         await self._pool.close()
+        self.regions.close()
 
 
 def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -> PreprocessService:
@@ -40,7 +43,7 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
         settings: limits; None: the defaults.
 
     Raises:
-        SettingsError: no such kernel here.
+        SettingsError: no such kernel here, or the shared-memory folder cannot be used.
     """
     settings = settings or PreprocessSettings()
     memory.keep_freed_memory()
@@ -51,9 +54,10 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
     )
     warm_up()
     pool = WorkPool(settings, counters)
+    regions = Regions(settings)
     draining = asyncio.Event()
     server.on_drain(draining.set)
     pictures = SharedPictures(settings, pool, counters)
-    servicer = PreprocessServicer(settings, pool.kernel.name, pictures, counters, draining)
+    servicer = PreprocessServicer(settings, pool.kernel.name, pictures, regions, counters, draining)
     server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer))
-    return PreprocessService(counters, pool)
+    return PreprocessService(counters, pool, regions)

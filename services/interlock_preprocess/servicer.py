@@ -13,8 +13,10 @@ from interlock_preprocess.admission import Source
 from interlock_preprocess.callers import call_deadline, caller_scope
 from interlock_preprocess.counters import Counters
 from interlock_preprocess.delivery import deliver
-from interlock_preprocess.destinations import Chunks
+from interlock_preprocess.destinations import destination_of
 from interlock_preprocess.faults import ImageFault
+from interlock_preprocess.region_messages import duration, list_regions, seconds
+from interlock_preprocess.regions import Regions
 from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
 from interlock_preprocess.settings import MIB, PreprocessSettings
 from interlock_preprocess.sharing import SharedPictures
@@ -34,6 +36,7 @@ class PreprocessServicer(PreprocessServiceServicer):
         settings: its limits.
         kernel: name of the one in use.
         pictures: where patches come from.
+        regions: shared memory.
         counters: where it counts.
         draining: set when the server is about to stop.
     """
@@ -43,12 +46,14 @@ class PreprocessServicer(PreprocessServiceServicer):
         settings: PreprocessSettings,
         kernel: str,
         pictures: SharedPictures,
+        regions: Regions,
         counters: Counters,
         draining: asyncio.Event,
     ) -> None:
         self._settings = settings
         self._kernel = kernel
         self._pictures = pictures
+        self._regions = regions
         self._counters = counters
         self._draining = draining
 
@@ -99,6 +104,8 @@ class PreprocessServicer(PreprocessServiceServicer):
     async def _answer_one(self, request: pb.PreprocessImageRequest, context: Context) -> None:
         picture, data = read_image(request)
         scope, deadline, party = caller_scope(context), call_deadline(context), Party(places=1)
+        if picture.region is not None:
+            self._regions.check(picture.region, scope)
         self._pictures.check_room(party)
         source = Source(self._counters.sources, len(data), data, retry_delay=self._pictures.retry_delay)
         try:
@@ -111,8 +118,8 @@ class PreprocessServicer(PreprocessServiceServicer):
         try:
             if deadline is not None:
                 subscription.fail_at(deadline)
-            chunks = Chunks(request.image_id, picture.patch_bytes, write)
-            await deliver(subscription, request.image_id, chunks, write, write)
+            destination = destination_of(picture, request.image_id, self._regions, scope, write)
+            await deliver(subscription, request.image_id, destination, write, write)
         finally:
             subscription.let_go()
 
@@ -120,22 +127,34 @@ class PreprocessServicer(PreprocessServiceServicer):
         self, request_iterator: AsyncIterable[pb.PreprocessImagesRequest], context: Context
     ) -> None:
         """Many pictures on one stream."""
-        stream = ImageStream(self._settings, self._pictures, self._counters, self._draining, context)
+        stream = ImageStream(self._settings, self._pictures, self._regions, self._counters, self._draining, context)
         await stream.serve(request_iterator)
 
     async def RegisterRegion(self, request: pb.RegisterRegionRequest, context: Context) -> pb.RegisterRegionResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """A file of the shared-memory folder, from now on to be named by its handle."""
+        ttl = seconds(request.ttl) if request.HasField("ttl") else None
+        try:
+            region = self._regions.register(request.file_name, request.size, ttl, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
+        return pb.RegisterRegionResponse(handle=region.handle, ttl=duration(region.ttl))
 
     async def UnregisterRegion(
         self, request: pb.UnregisterRegionRequest, context: Context
     ) -> pb.UnregisterRegionResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """One region less."""
+        try:
+            removed = self._regions.unregister(request.handle, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
+        return pb.UnregisterRegionResponse(removed=removed)
 
     async def ListRegions(self, request: pb.ListRegionsRequest, context: Context) -> pb.ListRegionsResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """The caller's regions."""
+        try:
+            return list_regions(self._regions, request, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
 
     async def ListProfiles(self, request: pb.ListProfilesRequest, context: Context) -> pb.ListProfilesResponse:
         """What the server works with."""
@@ -153,7 +172,3 @@ class PreprocessServicer(PreprocessServiceServicer):
 
 def _invalid(field: str, message: str) -> Refusal:
     return Refusal(Reason.INVALID_FIELD, message, violations=[(field, message)])
-
-
-def _shared_memory_off() -> Refusal:
-    return Refusal(Reason.SHARED_MEMORY_OFF, "this server shares no memory with its callers; patches come in chunks")

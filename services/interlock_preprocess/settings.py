@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from interlock.serving.config import Settings, SettingsError, setting
@@ -73,6 +74,26 @@ class PreprocessSettings(Settings):
         "A picture whose parts stop coming for so long fails; a call whose reader blocks a write for so long ends.",
         minimum=0.01,
     )
+    shared_memory_folder: Path | None = setting(
+        None,
+        "Folder in memory (tmpfs) whose files callers on the same host may have patches put into; made if missing, for "
+        "this user alone. Not set: memory is not shared.",
+    )
+    region_owner: int | None = setting(
+        None, "User (uid) whose files in that folder are let in. Not set: the server's own.", minimum=0
+    )
+    max_regions: int = setting(
+        128, "Files registered there at once; each takes a file descriptor.", minimum=1, maximum=65_536
+    )
+    max_region_bytes: int = setting(
+        8192 * MIB, "Bytes of those files together. Only what was written to takes memory.", minimum=MIB
+    )
+    region_ttl_seconds: float = setting(
+        600.0,
+        "Seconds without use after which a registered file is let go, if its caller names no others.",
+        minimum=1,
+    )
+    max_region_ttl_seconds: float = setting(3600.0, "The most seconds that a caller may name.", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,6 +101,11 @@ class PreprocessSettings(Settings):
             raise SettingsError(
                 f"max_bytes_in_flight is {self.max_bytes_in_flight}, more than source_budget_bytes, "
                 f"{self.source_budget_bytes}: no stream could ever use its credits"
+            )
+        if self.region_ttl_seconds > self.max_region_ttl_seconds:
+            raise SettingsError(
+                f"region_ttl_seconds is {self.region_ttl_seconds:g}, more than max_region_ttl_seconds, "
+                f"{self.max_region_ttl_seconds:g}"
             )
 
     @property

@@ -84,14 +84,14 @@ class SharedPictures:
         return None
 
     def _start(self, key: bytes, request: PictureRequest, source: Source) -> Work:
-        def over() -> None:
-            if self._under_way.get(key) is work:
-                del self._under_way[key]
-
         self._counters.cache_misses += 1
-        work = self._pool.start(request, source, over=over, keep=partial(self._cache.keep, key))
-        self._under_way[key] = work
+        over, keep = partial(self._not_to_be_joined, key), partial(self._cache.keep, key)
+        work = self._under_way[key] = self._pool.start(request, source, over=over, keep=keep)
         return work
+
+    def _not_to_be_joined(self, key: bytes, work: Work) -> None:
+        if self._under_way.get(key) is work:
+            del self._under_way[key]
 
     def _wait_with(self, work: Work, request: PictureRequest, party: Party) -> Subscription:
         """Join work that is under way; if no thread has it yet, it now waits in the line of this party too."""

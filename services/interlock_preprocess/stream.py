@@ -21,9 +21,10 @@ from interlock_preprocess.arrivals import Arrival
 from interlock_preprocess.callers import call_deadline, caller_scope
 from interlock_preprocess.counters import Counters
 from interlock_preprocess.delivery import deliver
-from interlock_preprocess.destinations import Chunks
+from interlock_preprocess.destinations import destination_of
 from interlock_preprocess.faults import RETRY_DELAY, ImageFault
 from interlock_preprocess.frames import error_frame, settings_frame, source_needed_frame
+from interlock_preprocess.regions import Regions
 from interlock_preprocess.requests import PictureRequest, read_begin
 from interlock_preprocess.settings import MAX_ID_BYTES, PreprocessSettings
 from interlock_preprocess.sharing import SharedPictures
@@ -45,6 +46,7 @@ class ImageStream:
     Args:
         settings: credits and timeouts.
         pictures: where patches come from.
+        regions: shared memory.
         counters: where the stream counts; also has the budget of the sources.
         draining: set when the server is about to stop.
         context: of the call.
@@ -54,12 +56,14 @@ class ImageStream:
         self,
         settings: PreprocessSettings,
         pictures: SharedPictures,
+        regions: Regions,
         counters: Counters,
         draining: asyncio.Event,
         context: Context,
     ) -> None:
         self._settings = settings
         self._shared = pictures
+        self._regions = regions
         self._counters = counters
         self._draining = draining
         self._scope = caller_scope(context)
@@ -160,6 +164,8 @@ class ImageStream:
                 f"{request.total_bytes}; a stream may have {images} with {size} bytes",
                 retry_delay=RETRY_DELAY,
             )
+        if request.region is not None:
+            self._regions.check(request.region, self._scope)
         if request.source_sha256 is None:
             picture.expect_parts(self._room_for(request))
         picture.request = request
@@ -194,8 +200,8 @@ class ImageStream:
         try:
             subscription = await self._subscribe(picture)
             send = partial(self._send, picture)
-            chunks = Chunks(picture.image_id, subscription.request.patch_bytes, send)
-            await deliver(subscription, picture.image_id, chunks, send, partial(self._send_last, picture))
+            destination = destination_of(subscription.request, picture.image_id, self._regions, self._scope, send)
+            await deliver(subscription, picture.image_id, destination, send, partial(self._send_last, picture))
         except ImageFault as fault:
             picture.drop()
             await self._send_error(picture, fault)

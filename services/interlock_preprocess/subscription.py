@@ -8,7 +8,6 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.vision import VisionError
 from interlock_preprocess.faults import ImageFault, out_of_time
 from interlock_preprocess.output import Cut, Output
 from interlock_preprocess.requests import PictureRequest
@@ -104,14 +103,7 @@ class Subscription:
             if self._fault is not None:
                 raise self._fault
             if (failure := self._output.failure) is not None:
-                raise self._fault_of(failure)
+                raise self.request.fault_of(failure)  # the fields at fault are called as in this caller's request
             if reached():
                 return
             await self._output.change()
-
-    def _fault_of(self, failure: Exception) -> ImageFault:
-        """The failure of the work as this caller's own: the fields at fault are called as in its request."""
-        if isinstance(failure, VisionError):
-            return self.request.fault_of(failure)
-        assert isinstance(failure, ImageFault)
-        return ImageFault(failure.reason, failure.message, failure.field, retry_delay=failure.retry_delay)

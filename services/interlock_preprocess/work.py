@@ -23,7 +23,6 @@ from interlock.vision import VisionError, kernels
 from interlock_preprocess import memory
 from interlock_preprocess.admission import Grant, Source
 from interlock_preprocess.counters import Counters
-from interlock_preprocess.faults import ImageFault
 from interlock_preprocess.output import Cut, Making, Output
 from interlock_preprocess.pictures import pixels, work_bytes
 from interlock_preprocess.requests import PictureRequest
@@ -38,6 +37,9 @@ _T = TypeVar("_T")
 
 Keep = Callable[[Output, int], Grant | None]
 """Offers an output of so many bytes to the cache: its memory there, or None if it is not kept."""
+
+Over = Callable[["Work"], None]
+"""Says that nobody can join the work any more."""
 
 
 class _Stopped(Exception):  # noqa: N818 - a way out of a thread, not an error
@@ -67,13 +69,13 @@ class WorkPool:
         self._lives: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    def start(self, request: PictureRequest, source: Source, *, over: Callable[[], None], keep: Keep) -> "Work":
+    def start(self, request: PictureRequest, source: Source, *, over: Over, keep: Keep) -> "Work":
         """Begin the life of a picture that has arrived whole. It waits until its turn stands in a line.
 
         Args:
             request: what to make of it.
             source: its bytes; the work now owns them.
-            over: called when nobody can join the work any more. It may be called twice.
+            over: called with the work when nobody can join it any more; it may be called twice.
             keep: called with the output when it is whole.
         """
         work = Work(self, request, source, over, keep)
@@ -87,10 +89,16 @@ class WorkPool:
     def _life_ended(self, life: asyncio.Task[None]) -> None:
         self._lives.discard(life)
         if not self._lives:
-            self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
+            self._rest_soon()
+
+    def _rest_soon(self) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
 
     def _rest(self) -> None:
-        self._threads.submit(memory.return_freed_memory)
+        if self.counters.images_held:  # patches are still being handed on; their memory is to be given back too
+            self._rest_soon()
+        else:
+            self._threads.submit(memory.return_freed_memory)
 
     @property
     def threads_for_one(self) -> int:
@@ -117,9 +125,7 @@ class WorkPool:
 class Work:
     """One picture's life. Made by `WorkPool.start`."""
 
-    def __init__(
-        self, pool: WorkPool, request: PictureRequest, source: Source, over: Callable[[], None], keep: Keep
-    ) -> None:
+    def __init__(self, pool: WorkPool, request: PictureRequest, source: Source, over: Over, keep: Keep) -> None:
         self._pool = pool
         self._request = request
         self._source = source
@@ -128,49 +134,43 @@ class Work:
         self._loop = asyncio.get_running_loop()
         self._wanted = True
         self._interruptible: asyncio.Task[None] | None = None
+        self._grant: Grant | None = None
         self.turn = pool.turns.turn()
         self.output = Output(pool.counters, unwanted=self._stop)
 
     def _stop(self) -> None:
         """Nobody wants the patches."""
         self._wanted = False
-        self._over()
+        self._over(self)
         if self._interruptible is not None:
             self._interruptible.cancel()
 
     async def live(self) -> None:
         """From the queue to the moment when nothing is left but the patches. Only the pool runs it."""
-        grant: Grant | None = None
         kept = False
         try:
-            await self._begin()
             try:
-                data = self._source.whole()
-                grant = await self._admit(data)
-                making = await self._pool.in_thread(lambda: self._decode_and_cut(data))
+                await self._begin()
+                making = await self._make(self._source.whole())
             finally:
-                self._pool.turns.give_back()
+                self._pool.turns.end(self.turn)
             self.output.finish(making)
-            size = self.output.size
-            if in_cache := self._keep(self.output, size):
-                grant.give_back()
-                grant, kept = in_cache, True
-            else:
-                grant.shrink(size)
+            kept = self._hand_over()
         except _Stopped:
             pass
-        except (ImageFault, VisionError) as fault:
-            self.output.fail(fault)
+        except VisionError as error:
+            self.output.fail(error)
         except Exception:
             _log.exception("a picture failed in a way that no picture should")
-            self.output.fail(ImageFault(Reason.INTERNAL, "the server failed at this picture; its log has the cause"))
+            self.output.fail(
+                VisionError(Reason.INTERNAL, "", "the server failed at this picture; its log has the cause")
+            )
         finally:
-            self._over()
+            self._over(self)
             self._source.drop()
-            if self.output.making is None and grant is not None:
-                grant.give_back()
-                grant = None
-            self.output.work_ended(grant, kept=kept)
+            if self.output.making is None and self._grant is not None:
+                self._grant.give_back()
+            self.output.work_ended(self._grant, kept=kept)
 
     async def _begin(self) -> None:
         """Wait for a thread."""
@@ -178,22 +178,41 @@ class Work:
         counters.images_queued += 1
         try:
             with self._waiting():
-                await self._pool.turns.come(self.turn)
+                await self.turn.come()
         finally:
             counters.images_queued -= 1
 
-    async def _admit(self, data: bytes) -> Grant:
-        """Wait for the memory that the picture takes."""
+    async def _make(self, data: bytes) -> Making:
+        """The thread's work: at one go where the memory that the picture takes is free, as it mostly is."""
         pool, budget = self._pool, self._pool.counters.work
-        size = await pool.in_thread(lambda: work_bytes(self._request, data))
-        if size > budget.limit:
-            raise VisionError(
-                Reason.SOURCE_TOO_LARGE,
-                "encoded",
-                f"the picture may take {size} bytes of memory; this server has {budget.limit} for all",
-            )
+
+        def admit_and_make() -> Making | int:
+            size = work_bytes(self._request, data)
+            if size > budget.limit:
+                raise VisionError(
+                    Reason.SOURCE_TOO_LARGE,
+                    "encoded",
+                    f"the picture may take {size} bytes of memory; this server has {budget.limit} for all",
+                )
+            self._grant = budget.take_now(size)
+            return size if self._grant is None else self._decode_and_cut(data)
+
+        made = await pool.in_thread(admit_and_make)
+        if isinstance(made, Making):
+            return made
         with self._waiting():
-            return await budget.take(size)
+            self._grant = await budget.take(made)
+        return await pool.in_thread(lambda: self._decode_and_cut(data))
+
+    def _hand_over(self) -> bool:
+        """Only the patches need memory from now on. Whether the cache keeps them, with memory of its own."""
+        assert self._grant is not None
+        if in_cache := self._keep(self.output, self.output.size):
+            self._grant.give_back()
+            self._grant = in_cache
+            return True
+        self._grant.shrink(self.output.size)
+        return False
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -213,6 +232,8 @@ class Work:
     # In a thread
 
     def _decode_and_cut(self, data: bytes) -> Making:
+        if not self._wanted:
+            raise _Stopped
         begun = perf_counter()
         request, output = self._request, self.output
         picture = pixels(request, data)
