@@ -26,7 +26,7 @@ _STRIP_BYTES = 1 << 20
 _STRIP_PIXELS = 1 << 21
 """Pixels of the source behind a strip: about 0.7 ms."""
 
-_SHARED_PIXELS = 1 << 20
+_SHARED_PIXELS = 1 << 17
 """Pixels of source and canvas for each thread, below which a helper costs more than it brings."""
 
 _STRIPS_A_THREAD = 4
@@ -94,8 +94,7 @@ def _prepared(width: int, height: int, plan: Plan, patch: int, by_arithmetic: bo
 
 
 def _next_kernel() -> kernels.ResizePatchify:
-    names = kernels.available()
-    return kernels.get(names[names.index("simd") + 1]).resize_patchify
+    return kernels.get(next(name for name in kernels.available() if name != "simd")).resize_patchify
 
 
 def _strips(plan: Plan, source_pixels: int, threads: int) -> list[Strip]:
