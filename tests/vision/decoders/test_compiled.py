@@ -12,7 +12,8 @@ def test_a_warm_up_loads_all_of_them_and_planning_none():
         "vision.probe(b'P1 1 1 0')\n"
         "assert 'numba' not in sys.modules\n"
         "vision.warm_up()\n"
-        "print(*sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('interlock.vision.decoders.')))"
+        "parts = (name.split('.') for name in sys.modules if name.startswith('interlock.vision.decoders.'))\n"
+        "print(*sorted(part[-1] for part in parts))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["compiled", "jpeg", "png", "png_rows", "ppm", "ppm_text"]
