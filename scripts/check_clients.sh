@@ -56,7 +56,7 @@ check_java() {
 check_cpp() {
     at examples/clients/cpp
     find . -path ./build -prune -o \( -name '*.cpp' -o -name '*.h' \) -print0 | xargs -0 clang-format --dry-run --Werror
-    cmake -S . -B build -G Ninja
+    cmake -S . -B build -G Ninja -DBUILD_TESTING=ON
     cmake --build build
     ctest --test-dir build --output-on-failure
 }
