@@ -178,6 +178,16 @@ suite("errors.json", () => {
   }
 });
 
+test("defaults.json: what an absent field means can be said", () => {
+  const vectors = read("defaults.json") as { field: string; absent_means: JsonValue }[];
+  assert.notEqual(vectors.length, 0);
+  for (const { field, absent_means } of vectors) {
+    const dot = field.lastIndexOf(".");
+    const said = { [field.slice(dot + 1)]: absent_means };
+    assert.doesNotThrow(() => fromJson(schemaOf(field.slice(0, dot)), said), field); // refuses what is not there
+  }
+});
+
 test("extra_json.json: texts are kept as they are", () => {
   const { texts } = read("extra_json.json") as { texts: { text: string; legal: boolean }[] };
   const extraJson = Object.fromEntries(texts.map(({ text }, index) => [`key${index.toString()}`, text]));

@@ -88,6 +88,12 @@ struct DetailVector {
 }
 
 #[derive(Deserialize)]
+struct DefaultVector {
+    field: String,
+    absent_means: Value,
+}
+
+#[derive(Deserialize)]
 struct ExtraJson {
     texts: Vec<ExtraJsonText>,
 }
@@ -295,6 +301,17 @@ fn errors() {
             };
             assert_eq!(json, expected.json, "{about}");
         }
+    }
+}
+
+#[test]
+fn what_an_absent_field_means_can_be_said() {
+    let vectors: Vec<DefaultVector> = read("defaults.json");
+    assert!(!vectors.is_empty());
+    for DefaultVector { field, absent_means } in vectors {
+        let (message, name) = field.rsplit_once('.').expect("a field of a message");
+        let said = serde_json::json!({ name: absent_means });
+        bytes_of(message, &said.to_string()); // refuses a field that is not there
     }
 }
 

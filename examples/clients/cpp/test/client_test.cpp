@@ -104,6 +104,10 @@ TEST(PatchReader, FindsAChunkThatIsMissingDoubledOrChanged) {
 }
 
 TEST(Refusals, HaveTheirReasonAndTheirDetails) {
+  std::map<std::string, double> codes;
+  for (const auto& vector : Items(ReadJson("reasons.json"))) {
+    codes[TextAt(vector, "reason")] = At(vector, "code").number_value();
+  }
   std::set<std::string> types;
   for (const auto& vector : Items(ReadJson("errors.json"))) {
     SCOPED_TRACE(TextAt(vector, "about"));
@@ -123,6 +127,7 @@ TEST(Refusals, HaveTheirReasonAndTheirDetails) {
 
     const grpc::Status refusal(static_cast<grpc::StatusCode>(status.code()), status.message(), trailer);
     EXPECT_EQ(ReasonOf(refusal), TextAt(At(details.at(0), "json"), "reason"));
+    EXPECT_EQ(refusal.error_code(), codes[ReasonOf(refusal)]) << ReasonOf(refusal);
     const auto conflict = FindDetail<bootstrap::RevisionConflict>(refusal);
     EXPECT_EQ(conflict.has_value(), ReasonOf(refusal) == "REVISION_CONFLICT");
   }

@@ -110,6 +110,17 @@ TEST(Plans, AreReadAsTheyWereMade) {
   }
 }
 
+TEST(Defaults, CanBeSaid) {
+  const auto vectors = Items(ReadJson("defaults.json"));
+  ASSERT_FALSE(vectors.empty());
+  for (const auto& vector : vectors) {
+    const auto field = TextAt(vector, "field");
+    const auto dot = field.rfind('.');
+    const auto said = Text("{\"", field.substr(dot + 1), "\":", Json(At(vector, "absent_means")), "}");
+    FromJson(field.substr(0, dot), said);  // refuses a field that is not there
+  }
+}
+
 TEST(ExtraJson, IsKeptAsItIs) {
   kv::SpecLayout layout;
   for (const auto& entry : ItemsAt(ReadJson("extra_json.json"), "texts")) {

@@ -116,12 +116,22 @@ suite("stream.json", () => {
 });
 
 suite("errors.json", () => {
+  const reasons = read("reasons.json") as { reason: string; code: number; code_name: string }[];
+  const codes = new Map(reasons.map(({ reason, code }) => [reason, code]));
+
+  test("codes have the names that they have here", () => {
+    for (const { reason, code, code_name } of reasons) {
+      assert.equal(Code[code]?.toUpperCase(), code_name.replaceAll("_", "").replace("CANCELLED", "CANCELED"), reason);
+    }
+  });
+
   for (const vector of read("errors.json") as ErrorVector[]) {
     test(vector.about, () => {
       const status = fromBinary(StatusSchema, readFileSync(join(VECTORS, vector.status)));
       const error = new ConnectError(status.message, Code.Unknown);
       error.details = status.details.map(({ typeUrl, value }) => ({ type: typeUrl.split("/").pop()!, value }));
       assert.equal(reasonOf(error), vector.details.find(({ type }) => type === "google.rpc.ErrorInfo")?.json.reason);
+      assert.equal(codes.get(reasonOf(error) ?? ""), status.code);
       for (const schema of [ContractMismatchSchema, RevisionConflictSchema]) {
         const detail = vector.details.find(({ type }) => type === schema.typeName);
         if (detail) assert.deepEqual(toJson(schema, detailOf(error, schema)), detail.json);

@@ -51,6 +51,13 @@ struct StreamedPatches {
 }
 
 #[derive(Deserialize)]
+struct ReasonVector {
+    reason: String,
+    code: i32,
+    code_name: String,
+}
+
+#[derive(Deserialize)]
 struct ErrorVector {
     about: String,
     status: String,
@@ -159,16 +166,30 @@ fn a_chunk_that_is_missing_doubled_or_changed_is_found() {
 }
 
 #[test]
+fn codes_have_the_names_that_they_have_here() {
+    for ReasonVector { reason, code, code_name } in read::<Vec<ReasonVector>>("reasons.json") {
+        let found = format!("{:?}", Code::from_i32(code)).to_uppercase();
+        assert_eq!(found, code_name.replace('_', ""), "{reason}");
+    }
+}
+
+#[test]
 fn refusals() {
+    let reasons: Vec<ReasonVector> = read("reasons.json");
+    let codes: BTreeMap<_, _> = reasons.into_iter().map(|vector| (vector.reason, vector.code)).collect();
     let vectors: Vec<ErrorVector> = read("errors.json");
     let (mut conflicts, mut mismatches) = (0, 0);
     for ErrorVector { about, status, details } in vectors {
         let data = fs::read(path(&status)).expect(&status);
         let found = pb::Status::decode(&*data).expect("a status");
-        let refusal = Status::with_details(Code::from_i32(found.code), found.message, data.into());
+        let refusal = Status::with_details(Code::from_i32(found.code), found.message.clone(), data.into());
         for DetailVector { r#type, json } in details {
             match r#type.as_str() {
-                "google.rpc.ErrorInfo" => assert_eq!(reason_of(&refusal), Some(text(&json["reason"])), "{about}"),
+                "google.rpc.ErrorInfo" => {
+                    let reason = text(&json["reason"]);
+                    assert_eq!(codes[&reason], found.code, "{about}");
+                    assert_eq!(reason_of(&refusal), Some(reason), "{about}");
+                }
                 "interlock.bootstrap.v1.RevisionConflict" => {
                     let conflict: RevisionConflict = detail_of(&refusal).expect("the detail");
                     assert_eq!(conflict.revision.to_string(), text(&json["revision"]), "{about}");
