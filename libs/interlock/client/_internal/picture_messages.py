@@ -86,8 +86,8 @@ def decode_options_message(options: "DecodeOptions | None") -> preprocess_pb2.De
 
 
 def begin_message(picture: Picture, upload: Upload) -> preprocess_pb2.ImageBegin:
-    """Announces a picture of a stream, still without its hash, and without what changes from one sending to the next:
-    id, place, timeout."""
+    """Announces a picture of a stream, still without a hash, and without what changes from one sending to the next: id,
+    place, timeout."""
     return preprocess_pb2.ImageBegin(
         kind=upload.kind,
         total_bytes=len(upload.data),
