@@ -42,6 +42,12 @@ SEED ?= $(shell date +%s)
 faults: setup  ## Prove it for longer: histories while servers are killed, stopped and cut off (SECONDS=, SEED=).
 	PYTHONPATH=tests $(BIN)/python -m faults --seconds $(SECONDS) --seed $(SEED)
 
+PICTURES ?= 20000
+FROM ?= 0
+
+fuzz: setup  ## Damaged pictures and spoilt requests through the real service, for longer (PICTURES=, FROM=).
+	INTERLOCK_FUZZ_COUNT=$(PICTURES) INTERLOCK_FUZZ_FROM=$(FROM) $(BIN)/pytest tests/preprocess/fuzz
+
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
@@ -49,4 +55,4 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs lint test faults demo bench
+.PHONY: help setup stubs lint test faults fuzz demo bench

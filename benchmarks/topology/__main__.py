@@ -23,7 +23,7 @@ def main() -> None:
         side_by_side.measure(runner, report, options.peers, rounds, options.quick)
         growth.measure(runner, report, rounds, options.quick)
         if options.quick:
-            slow = "registrations on etcd, idle watchers, recovery, the peer's own HTTP client"
+            slow = "registrations on etcd, idle watchers, recovery, learning by the peer's own HTTP client"
             report.rows.append({"what": "left out", "size": f"with --quick: {slow}"})
         else:
             watchers.measure(runner, report, WATCHERS, rounds)

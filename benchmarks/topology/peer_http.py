@@ -1,15 +1,13 @@
 """How the peer's clients call: by `requests`, as they do, or by the standard library's `http.client` alone.
 
 `requests` calls by `http.client` too and puts much on top, so the latter is a client that nobody has, and the fastest
-of its kind: what it is measured with is a bound.
+of its kind: a goal that is met beside it is met beside any.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPConnection
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 _JSON = {"Content-Type": "application/json"}
 _TIMEOUT = 60.0
@@ -59,15 +57,9 @@ class _HttpClientConnection:
 HTTP_CLIENT = PeerHttp("http.client", _HttpClientConnection)
 
 
-def requests_of(folder: str) -> PeerHttp | None:
-    """`requests`, if it is installed in the folder."""
-    sys.path.append(folder)
-    try:
-        requests: Any = import_module("requests")
-    except ImportError:
-        return None
-    finally:
-        sys.path.remove(folder)
+def requests_client() -> PeerHttp:
+    """The client that SGLang's workers have."""
+    import requests
 
     class RequestsConnection:
         """A session of its own even for one call is what `requests.put` makes, too."""

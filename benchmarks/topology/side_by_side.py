@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.report import Goal, Report, median_readings
 from benchmarks.topology import our_clients, peer_clients
-from benchmarks.topology.peer_http import HTTP_CLIENT, PeerHttp, requests_of
+from benchmarks.topology.peer_http import HTTP_CLIENT, PeerHttp, requests_client
 from benchmarks.topology.ranks import Addresses, Launch
 from benchmarks.topology.servers import our_server, peer_server, sqlite_flags
 from interlock.topology import ParallelSizes
@@ -115,19 +115,21 @@ def measure(runner: asyncio.Runner, report: Report, peers: str | None, rounds: i
             report.rows[-1] |= {"peer's client": http.name, "ratio": ratio, "same answers": "yes"}
             return ratio
 
+        def hold(name: str, value: float | None, limit: float, better: str) -> None:
+            if value is not None:
+                report.goals.append(Goal(name, value, limit, better))
+
         learning = f"{RANKS_TEXT}, {_DECODERS} decode clients"
         rooms = f"{_ROOMS} rooms, {CLIENTS} clients, ours {_ROOMS_A_CALL} a call"
-        http = HTTP_CLIENT
-        for name, limit, better, ratio in (
-            ("time_to_topology_ratio", 0.1, "lower", add("topology", learning, "s", both.topologies(http), http)),
-            ("registration_ratio", 1.0, "lower", add("registration", RANKS_TEXT, "s", both.registrations(http), http)),
-            ("rooms_ratio", 5.0, "higher", add("rooms", rooms, "rooms/s", both.rooms(http), http)),
-        ):
-            if ratio is not None:
-                report.goals.append(Goal(name, ratio, limit, better))
-        if peers is not None and not quick and (requests := requests_of(peers)) is not None:
-            add("topology", learning, "s", both.topologies(requests), requests)
-            add("registration", RANKS_TEXT, "s", both.registrations(requests), requests)
+        bare = HTTP_CLIENT
+        hold("time_to_topology_ratio", add("topology", learning, "s", both.topologies(bare), bare), 0.1, "lower")
+        hold("rooms_ratio", add("rooms", rooms, "rooms/s", both.rooms(bare), bare), 5.0, "higher")
+        add("registration", RANKS_TEXT, "s", both.registrations(bare), bare)
+        if peers is not None:
+            own = requests_client()
+            hold("registration_ratio", add("registration", RANKS_TEXT, "s", both.registrations(own), own), 1.0, "lower")
+            if not quick:
+                add("topology", learning, "s", both.topologies(own), own)
 
 
 def _checked(watched: tuple[float, list[Addresses]], launch: Launch) -> float:

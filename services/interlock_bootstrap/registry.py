@@ -33,7 +33,7 @@ from interlock.topology import (
 from interlock_bootstrap.commits import CommitWatch
 from interlock_bootstrap.leases import LeaseWheel
 from interlock_bootstrap.refusals import refusal_of
-from interlock_bootstrap.stores import CommitUnknownError, Lease, Store, StoreUnavailableError
+from interlock_bootstrap.stores import CommitUnknownError, Lease, Store, StoreFullError, StoreUnavailableError
 
 Change = RegisterRoute | DeregisterRoute | ForceEpoch
 """What callers ask for."""
@@ -239,6 +239,10 @@ class Registry:
                     return after, outcomes
             except CommitUnknownError:
                 lost = after, outcomes
+            except StoreFullError:
+                if lost is None:
+                    raise
+                break  # it tells of this attempt alone; the one without an answer may yet come to stand
         if lost is not None:
             raise StoreUnavailableError(f"no answer whether a change of group {group!r} stands; ask again")
         raise Refusal(

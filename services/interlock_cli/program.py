@@ -23,6 +23,7 @@ from interlock_cli.commands.preprocess import preprocess
 from interlock_cli.commands.preview import preview
 from interlock_cli.commands.route import route
 from interlock_cli.commands.serve import serve
+from interlock_cli.commands.warmup import warmup
 from interlock_cli.errors import CommandError, ExitCode, one_line, os_error_text, usage_line
 from interlock_cli.groups import CommandGroup
 
@@ -115,5 +116,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools, bench):
+for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools, warmup, bench):
     main.add_command(_command)

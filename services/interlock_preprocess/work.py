@@ -19,12 +19,12 @@ import numpy as np
 
 from interlock.reasons import Reason
 from interlock.serving.config import SettingsError
-from interlock.vision import VisionError, kernels
+from interlock.vision import GrowingPicture, Picture, VisionError, kernels
 from interlock_preprocess import memory
 from interlock_preprocess.admission import Grant, Source
 from interlock_preprocess.counters import Counters
 from interlock_preprocess.output import Cut, Making, Output
-from interlock_preprocess.pictures import pixels, work_bytes
+from interlock_preprocess.pictures import growing_pixels, pixels, work_bytes
 from interlock_preprocess.requests import PictureRequest
 from interlock_preprocess.settings import MIB, PreprocessSettings
 from interlock_preprocess.turns import Turns
@@ -222,9 +222,16 @@ class Work:
 
     def _decode_and_cut(self, data: bytes) -> Making:
         begun = perf_counter()
+        threads = self._pool.threads_for_one
+        growing = growing_pixels(self._request, data) if threads > 1 else None
+        if growing is None:
+            return self._cut(pixels(self._request, data), threads, begun)
+        with growing:
+            return self._cut(growing, 1, begun)  # which waits for rows most of its time
+
+    def _cut(self, picture: Picture | GrowingPicture, threads: int, begun: float) -> Making:
         request, output = self._request, self.output
-        picture = pixels(request, data)
-        decoded = perf_counter() if request.raw_size is None else begun
+        decode = perf_counter() - begun if request.raw_size is None else 0.0
         profile = request.profile
         plan = request.plan_for(picture.width, picture.height)
         patches = np.empty((plan.grid_height, plan.grid_width, 3, profile.patch_size, profile.patch_size), np.uint16)
@@ -246,10 +253,17 @@ class Work:
                 told = done // MIB
                 self._loop.call_soon_threadsafe(output.advance, rows_done)
 
+        def rows_ready(rows: int) -> None:
+            """Called before rows of the picture are read."""
+            nonlocal decode
+            before = perf_counter()
+            picture.wait_for(rows)
+            decode += perf_counter() - before
+
         checkpoint(0)
         self._pool.kernel.resize_patchify(
-            picture.rgb, plan, profile, patches, threads=self._pool.threads_for_one, checkpoint=checkpoint
+            picture.rgb, plan, profile, patches, threads=threads, checkpoint=checkpoint, rows_ready=rows_ready
         )
-        ended = perf_counter()
-        self._pool.turns.note_seconds(ended - begun)
-        return Making(begun, decode=decoded - begun, kernel=ended - decoded, crc32c=crc32c)
+        seconds = perf_counter() - begun
+        self._pool.turns.note_seconds(seconds)
+        return Making(begun, decode=decode, kernel=seconds - decode, crc32c=crc32c)

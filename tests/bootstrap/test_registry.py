@@ -287,6 +287,14 @@ async def test_a_store_that_cannot_commit_is_told_of_and_the_next_request_goes_o
     assert (await registry.change("a", register(route(0)))).topology.registered == 1
 
 
+async def test_a_store_that_filled_up_after_an_answer_was_lost_does_not_say_that_nothing_changed(registry, store):
+    store.lose_answer(committed=False)
+    store.fail(StoreFullError("no space left"))
+    with pytest.raises(Refusal) as unknown:
+        await registry.change("a", register(route(0)))
+    assert unknown.value.reason == "STORE_UNAVAILABLE"
+
+
 async def test_a_lease_of_a_commit_that_nobody_heard_of_runs_once_the_store_is_back(registry, store, clock):
     store.lose_answer(committed=True)
     unreachable = StoreUnavailableError("no answer for 5 s")

@@ -30,6 +30,7 @@ from PIL import (
 
 from interlock.reasons import Reason
 from interlock.vision.decoders.jpeg import agrees_with_pillow, decode_jpeg
+from interlock.vision.decoders.jpeg_rows import GrowingPicture, comes_by_rows
 from interlock.vision.decoders.png import decode_png
 from interlock.vision.decoders.ppm import decode_ppm
 from interlock.vision.errors import VisionError
@@ -57,6 +58,9 @@ _STRIP_PIXELS = 1 << 16
 
 _FIXED_BYTES = 4 * 2**20
 """What the decoders take whatever the size: tables, stacks of their threads, buffers of rows."""
+
+_LEAST_PIXELS_BY_ROWS = 1 << 21
+"""Below, a thread of its own costs more than the wait for the last row."""
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -116,6 +120,9 @@ class Picture:
         """Rows."""
         return int(self.rgb.shape[0])
 
+    def wait_for(self, rows: int) -> None:
+        """Returns at once: all rows are there. As that of a `GrowingPicture`."""
+
 
 def probe(data: bytes, max_pixels: int = MAX_PIXELS) -> SourceInfo:
     """Read the header of a picture file; no pixel is decoded.
@@ -146,6 +153,27 @@ def decode(data: bytes, options: DecodeOptions | None = None, max_pixels: int = 
             return Picture(_rgb(image, data, options), source_format)
         except Exception as error:
             raise _damage(error) from error
+
+
+def decode_by_rows(
+    data: bytes, options: DecodeOptions | None = None, max_pixels: int = MAX_PIXELS
+) -> GrowingPicture | None:
+    """The picture that `decode` gives, of which the first rows are there while the others are still decoded.
+
+    Returns:
+        The picture, with rows to wait for; enter it, and it is decoded by another thread. None: this file, or one that
+        small, is not for that; `decode` it.
+
+    Raises:
+        VisionError: as `probe`.
+    """
+    options = options or DecodeOptions()
+    with _open(data, max_pixels) as image:
+        if image.width * image.height < _LEAST_PIXELS_BY_ROWS or not comes_by_rows(image, data):
+            return None
+        if options.exif_orientation == ExifOrientation.APPLY and _orientation(type(image).getexif, image) != 1:
+            return None
+        return GrowingPicture(image, data, lambda: decode(data, options, max_pixels).rgb)
 
 
 def raw_picture(data: bytes, width: int, height: int, max_pixels: int = MAX_PIXELS) -> Picture:

@@ -51,7 +51,7 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes) -> NDArray[np.uint8] | 
     """
     width, height = image.size
     expected = [("jpeg", (0, 0, width, height), 0, (image.mode, ""))]
-    if image.mode not in ("L", "RGB") or image.tile != expected or _frame(data) not in _FRAMES_TAKEN:
+    if image.mode not in ("L", "RGB") or image.tile != expected or frame_marker(data) not in _FRAMES_TAKEN:
         return None
     return _decoded(data, width, height) if agrees_with_pillow() else None
 
@@ -86,7 +86,7 @@ def _decoded(data: bytes, width: int, height: int) -> NDArray[np.uint8] | None:
     return rgb if filled.shape == rgb.shape else None
 
 
-def _frame(data: bytes) -> int | None:
+def frame_marker(data: bytes) -> int | None:
     """The marker of the frame, as far as the segments before it follow each other without a gap."""
     position = 2
     while len(data) - position >= 4 and data[position] == 0xFF:

@@ -45,10 +45,13 @@ def resize_patchify(
     *,
     threads: int = 1,
     checkpoint: Callable[[int], None] | None = None,
+    rows_ready: Callable[[int], None] | None = None,
 ) -> NDArray[np.uint16]:
     """See `interlock.vision.kernels.ResizePatchify`."""
     patches = checked_patches(rgb, plan, profile, out)
     report = checkpoint or (lambda patch_rows_done: None)
+    if rows_ready is not None:
+        rows_ready(len(rgb))  # no patch is done before the last row was read, so nothing is won by going ahead
     height, width = rgb.shape[:2]
 
     def no_rows_yet(lines_done: int) -> None:
