@@ -26,10 +26,6 @@ class ReadyPicture:
     timeout: float | None
     """Seconds from when it is first sent, after which it fails."""
 
-    def fits(self, size: int) -> bool:
-        """Whether it may go in one message of that size: it is no larger, and not begun by its hash."""
-        return len(self.upload.data) <= size and not self.begin.HasField("source_sha256")
-
 
 @dataclass(frozen=True)
 class UnreadablePicture:
