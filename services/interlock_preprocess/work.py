@@ -256,9 +256,10 @@ class Work:
         def rows_ready(rows: int) -> None:
             """Called before rows of the picture are read."""
             nonlocal decode
-            before = perf_counter()
-            picture.wait_for(rows)
-            decode += perf_counter() - before
+            if isinstance(picture, GrowingPicture):
+                before = perf_counter()
+                picture.wait_for(rows)
+                decode += perf_counter() - before
 
         checkpoint(0)
         self._pool.kernel.resize_patchify(
