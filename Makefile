@@ -24,6 +24,9 @@ stubs: setup .venv-stubs/installed  ## Generate the stubs in libs/ from protos/,
 	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate
 	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate --template buf.gen.services.yaml
 
+vectors: setup  ## Make the files in vectors/ from the reference.
+	PYTHONPATH=libs:services $(BIN)/python -W ignore -m scripts.make_vectors
+
 lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -32,9 +35,19 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	scripts/check_breaking_protos.sh
+	$(BIN)/python -m scripts.compatibility
 
 test: setup  ## Run all tests, with coverage.
 	$(BIN)/pytest --cov --cov-report=term
+
+packages: setup  ## Build the packages of all languages into dist/ (ONLY=go,rust,npm,maven,python).
+	$(BIN)/python -m scripts.packages $(if $(ONLY),--only $(ONLY))
+
+release: setup  ## Keep what clients of this version rely on, so that no later change breaks them.
+	$(BIN)/python -m scripts.release
+
+version: setup  ## Begin the next version, in the packages of all languages (NEXT=).
+	$(BIN)/python -m scripts.release $(or $(NEXT),$(error NEXT= is the version to begin))
 
 SECONDS ?= 600
 SEED ?= $(shell date +%s)
@@ -55,4 +68,4 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs lint test faults fuzz demo bench
+.PHONY: help setup stubs vectors lint test packages release version faults fuzz demo bench

@@ -98,7 +98,7 @@ class PreprocessServicer(PreprocessServiceServicer):
             self._counters.images_served += 1
         except ImageFault as fault:
             self._counters.images_failed[fault.reason] += 1
-            raise fault.refusal() from None
+            raise fault.with_traceback(None).refusal() from None  # whose frames hold the picture
         finally:
             self._counters.calls_open -= 1
 
