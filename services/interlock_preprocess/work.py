@@ -269,9 +269,10 @@ class Work:
         def rows_ready(rows: int) -> None:
             """Called before rows are read: waits for their decoding, which is what of its time is not the kernel's."""
             nonlocal decode
-            before = perf_counter()
-            picture.wait_for(rows)
-            decode += perf_counter() - before
+            if isinstance(picture, GrowingPicture):
+                before = perf_counter()
+                picture.wait_for(rows)
+                decode += perf_counter() - before
 
         checkpoint(0)
         self._pool.kernel.resize_patchify(
