@@ -31,8 +31,6 @@ from interlock_preprocess.turns import Turns
 
 _log = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 1.0  # before freed memory is given back
-
 _T = TypeVar("_T")
 
 Keep = Callable[[Output, int], Grant | None]
@@ -65,6 +63,7 @@ class WorkPool:
             raise SettingsError(str(error)) from None
         self.turns = Turns(settings.worker_threads, settings.max_queued_images, settings.max_queue_seconds)
         self._thread_count = settings.worker_threads
+        self._idle_seconds = settings.memory_idle_seconds
         self._threads = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="picture")
         self._lives: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -92,7 +91,7 @@ class WorkPool:
             self._rest_soon()
 
     def _rest_soon(self) -> None:
-        self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
+        self._idle_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._rest)
 
     def _rest(self) -> None:
         if self.counters.images_held:  # patches are still being handed on; their memory is to be given back too
