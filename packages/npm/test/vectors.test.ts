@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { BlockList, isIP, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { suite, test } from "node:test";
 import {
@@ -186,6 +187,21 @@ test("defaults.json: what an absent field means can be said", () => {
     const said = { [field.slice(dot + 1)]: absent_means };
     assert.doesNotThrow(() => fromJson(schemaOf(field.slice(0, dot)), said), field); // refuses what is not there
   }
+});
+
+test("addresses.json: an address is stored as the one it is", () => {
+  const vectors = read("addresses.json") as { text: string; stored?: string }[];
+  let literals = 0;
+  for (const { text, stored } of vectors) {
+    const offered = text.replace(/^\[(.*)\]$/, "$1");
+    const family = isIPv6(offered) ? "ipv6" : "ipv4";
+    if (stored === undefined || isIP(offered) === 0) continue; // refused, or a host name
+    literals += 1;
+    const stands = new BlockList();
+    stands.addAddress(stored, isIPv6(stored) ? "ipv6" : "ipv4");
+    assert.ok(stands.check(offered, family), `${text} is stored as ${stored}`);
+  }
+  assert.ok(literals > 10);
 });
 
 test("extra_json.json: texts are kept as they are", () => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -91,6 +92,12 @@ struct DetailVector {
 struct DefaultVector {
     field: String,
     absent_means: Value,
+}
+
+#[derive(Deserialize)]
+struct AddressVector {
+    text: String,
+    stored: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -313,6 +320,23 @@ fn what_an_absent_field_means_can_be_said() {
         let said = serde_json::json!({ name: absent_means });
         bytes_of(message, &said.to_string()); // refuses a field that is not there
     }
+}
+
+/// What a server stores is the address that was offered: `std` reads both as one, where it reads them at all.
+#[test]
+fn an_address_is_stored_as_the_one_it_is() {
+    let address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().map(|address| address.to_canonical());
+    let vectors: Vec<AddressVector> = read("addresses.json");
+    let literals = vectors.iter().filter_map(|AddressVector { text, stored }| {
+        let stored = stored.as_deref()?; // else it is refused
+        Some((address(text).ok()?, stored)) // else it is a host name
+    });
+    let mut count = 0;
+    for (offered, stored) in literals {
+        assert_eq!(address(stored), Ok(offered), "{stored}");
+        count += 1;
+    }
+    assert!(count > 10);
 }
 
 #[test]

@@ -20,7 +20,8 @@ def clients(tmp_path, monkeypatch):
     def make(*added: Program, **bodies: str) -> None:
         root = tmp_path / "checkout"
         (root / "tests").mkdir(parents=True)
-        (root / "tests" / "data").symlink_to(ROOT / "tests" / "data")
+        for part in ("tests/data", "vectors"):
+            (root / part).symlink_to(ROOT / part)
         folder = root / "examples" / "clients"
         written = [write_program(folder / name, body, language=name) for name, body in bodies.items()]
         monkeypatch.setattr(programs, "PROGRAMS", (*written, *added))

@@ -1,5 +1,6 @@
 // The stubs against `vectors/`.
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <interlock/kv/v1/pool_name.pb.h>
 #include <interlock/kv/v1/spec_layout.pb.h>
@@ -119,6 +120,27 @@ TEST(Defaults, CanBeSaid) {
     const auto said = Text("{\"", field.substr(dot + 1), "\":", Json(At(vector, "absent_means")), "}");
     FromJson(field.substr(0, dot), said);  // refuses a field that is not there
   }
+}
+
+// The address in a text, as IPv6: an IPv4 one is mapped. Empty: it is none.
+std::string Address(const std::string& text) {
+  const bool bracketed = text.size() > 2 && text.front() == '[' && text.back() == ']';
+  const auto literal = bracketed ? text.substr(1, text.size() - 2) : text;
+  std::string bytes(16, '\0');
+  if (inet_pton(AF_INET6, literal.c_str(), bytes.data()) == 1) return bytes;
+  if (inet_pton(AF_INET6, Text("::ffff:", literal).c_str(), bytes.data()) == 1) return bytes;
+  return "";
+}
+
+TEST(Addresses, AreStoredAsTheOnesTheyAre) {
+  int literals = 0;
+  for (const auto& vector : Items(ReadJson("addresses.json"))) {
+    const auto offered = Address(TextAt(vector, "text"));
+    if (!At(vector, "legal").bool_value() || offered.empty()) continue;  // refused, or a host name
+    EXPECT_EQ(Address(TextAt(vector, "stored")), offered) << TextAt(vector, "text");
+    ++literals;
+  }
+  EXPECT_GT(literals, 10);
 }
 
 TEST(ExtraJson, IsKeptAsItIs) {

@@ -26,6 +26,11 @@ class Checkout:
         """Small pictures, whole and damaged."""
         return self.root / "tests" / "data" / "corpus"
 
+    @property
+    def patches(self) -> Path:
+        """The vectors that say what must come of them."""
+        return self.root / "vectors" / "patches.json"
+
 
 def find_checkout(start: Path | None = None) -> Checkout:
     """The checkout that this package runs from, or else the one around a folder.

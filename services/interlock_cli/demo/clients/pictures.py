@@ -1,4 +1,8 @@
-"""The pictures that every program sends, and what must come back, as the reference kernel makes it here."""
+"""The pictures that every program sends, and what must come back.
+
+Pictures in lossy formats depend on the version of a decoder: the reference kernel says here what comes of them. What
+comes of the others is the same everywhere: `vectors/patches.json` says it.
+"""
 
 import hashlib
 import json
@@ -9,24 +13,51 @@ import google_crc32c
 import numpy as np
 
 from interlock.vision import DEFAULT_PROFILE_NAME, PROFILES, VisionError, decode, kernels, plan
+from interlock_cli.demo.clients.checkout import Checkout
 
-PICTURES = ("png_rgb8.png", "jpeg_baseline_444.jpg", "webp_lossless_alpha.webp", "png_wide_2400x1080.png")
+MADE_HERE = ("png_rgb8.png", "jpeg_baseline_444.jpg", "webp_lossless_alpha.webp", "png_wide_2400x1080.png")
 """The last one comes back in several chunks."""
+
+MOST_PIXELS = 10_000_000
+"""Pictures of the vectors that are larger are left out: they take seconds."""
 
 DAMAGED = ("jpeg_truncated.jpg", "text.jpg")
 
 _FIRST_VALUES = 8
 
 
-def write_pictures(corpus: Path, folder: Path) -> None:
+def write_pictures(checkout: Checkout, folder: Path) -> None:
     """Copies the pictures into a folder and writes its `expected.json`."""
-    for name in (*PICTURES, *DAMAGED):
-        shutil.copy(corpus / name, folder / name)
+    published = _published(checkout)
+    for name in (*MADE_HERE, *DAMAGED, *published):
+        shutil.copy(checkout.corpus / name, folder / name)
+    made = {name: _expected(folder / name) for name in MADE_HERE}
     expected = {
-        "pictures": [_expected(folder / name) for name in PICTURES],
+        "pictures": [*made.values(), *(entry for name, entry in published.items() if name not in made)],
         "damaged": [{"file": name, "reason": _reason(folder / name)} for name in DAMAGED],
     }
     (folder / "expected.json").write_text(json.dumps(expected, indent=2) + "\n")
+
+
+def _published(checkout: Checkout) -> dict[str, dict[str, object]]:
+    """What the vectors say of pictures that are decoded as the reference does, by file name."""
+    expected = {}
+    for entry in json.loads(checkout.patches.read_text()):
+        if "patches" not in entry or entry["decode_options"]:
+            continue
+        header, patches, name = entry["header"], entry["patches"], Path(entry["file"]).name
+        if header["sourceSize"]["width"] * header["sourceSize"]["height"] > MOST_PIXELS:
+            continue
+        expected[name] = {
+            "file": name,
+            "profile": DEFAULT_PROFILE_NAME,
+            "patches_sha256": patches["sha256"],
+            "crc32c": patches["crc32c"],
+            "grid_width": header["plan"]["gridWidth"],
+            "grid_height": header["plan"]["gridHeight"],
+            "first_values": patches["first_values"],
+        }
+    return expected
 
 
 def _expected(file: Path) -> dict[str, object]:

@@ -33,7 +33,7 @@ def results_of(programs: Sequence[Program], checkout: Checkout, logs: Path, tell
     with tempfile.TemporaryDirectory(prefix="interlock-clients-") as place:
         pictures = Path(place, "pictures")
         pictures.mkdir()
-        write_pictures(checkout.corpus, pictures)
+        write_pictures(checkout, pictures)
         with Services(Path(place, "state"), logs) as services:
             for program in programs:
                 language = program.language
