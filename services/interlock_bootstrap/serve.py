@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from interlock.bootstrap.v1 import bootstrap_service_pb2, bootstrap_service_pb2_grpc
 from interlock.serving.server import Server
+from interlock_bootstrap.access import RULES
 from interlock_bootstrap.leases import LeaseWheel
 from interlock_bootstrap.registry import Registry
 from interlock_bootstrap.rooms import Rooms
@@ -63,7 +64,9 @@ def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | No
     registry = Registry(store, time.time_ns, settings.max_groups, wheel)
     rooms = Rooms(settings.max_rooms, settings.max_awaited_rooms, settings.room_ttl_seconds, time.monotonic)
     servicer = BootstrapServicer(store, registry, rooms, settings)
-    server.add(SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer))
+    server.add(
+        SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer), RULES
+    )
     server.add_lifespan(partial(_open, store, registry, _Listener(server, registry, rooms)))
     server.on_drain(store.end_watches)
     server.on_drain(rooms.end_waits)

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import shell_complete
 
 from interlock import __version__
+from interlock_cli.commands.certs import certs
 from interlock_cli.commands.check import check
 from interlock_cli.commands.demo import demo
 from interlock_cli.commands.group import group
@@ -22,6 +23,8 @@ from interlock_cli.commands.preprocess import preprocess
 from interlock_cli.commands.preview import preview
 from interlock_cli.commands.route import route
 from interlock_cli.commands.serve import serve
+from interlock_cli.commands.token import token
+from interlock_cli.connection import connection_options
 from interlock_cli.errors import CommandError, ExitCode, one_line, os_error_text, usage_line
 from interlock_cli.groups import CommandGroup
 
@@ -100,7 +103,8 @@ def _abandon_stdout() -> None:
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name=_NAME, message="%(prog)s %(version)s")
-def main() -> None:
+@connection_options
+def main(**_: object) -> None:
     """Interlock: control plane and image front of prefill/decode-disaggregated LLM serving.
 
     Every command explains itself with examples under --help, and answers in JSON with --json. Answers go to stdout,
@@ -111,8 +115,9 @@ def main() -> None:
       interlock demo
       interlock plan 1600x1200
       interlock preprocess cat.jpg -o cat.npy
+      interlock --ca-file ca.pem --token-file token group list
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools):
+for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools, token, certs):
     main.add_command(_command)

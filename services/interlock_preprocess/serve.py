@@ -7,6 +7,7 @@ from interlock.preprocess.v1 import preprocess_service_pb2
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import add_PreprocessServiceServicer_to_server
 from interlock.serving import Server
 from interlock_preprocess import memory
+from interlock_preprocess.access import RULES
 from interlock_preprocess.admission import Budget
 from interlock_preprocess.counters import Counters
 from interlock_preprocess.servicer import PreprocessServicer
@@ -47,5 +48,5 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
     draining = asyncio.Event()
     server.on_drain(draining.set)
     servicer = PreprocessServicer(settings, pool, counters, draining)
-    server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer))
+    server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer), RULES)
     return PreprocessService(counters, pool)

@@ -14,6 +14,7 @@ All other modules below this one are private, but for those that these names com
 from interlock.client._internal.pipeline import AsyncPatchStream, PatchStream
 from interlock.client._internal.retry import RetryPolicy
 from interlock.client.bootstrap import AsyncBootstrapClient, BootstrapClient
+from interlock.client.credentials import Credentials, CredentialsError
 from interlock.client.errors import (
     CallCancelledError,
     ContractMismatchError,
@@ -82,6 +83,8 @@ __all__ = [
     "Compatibility",
     "ContractDifferences",
     "ContractMismatchError",
+    "Credentials",
+    "CredentialsError",
     "DeadlineError",
     "Deregistered",
     "DpRanksRegistered",

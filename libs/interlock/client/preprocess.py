@@ -29,6 +29,7 @@ from interlock.client._internal.pipeline import AsyncPatchStream, PatchStream
 from interlock.client._internal.retry import DEFAULT_RETRY, Attempts, RetryPolicy
 from interlock.client._internal.sources import upload_of
 from interlock.client._internal.statuses import as_image_failed, error_of, raise_if_closed
+from interlock.client.credentials import NO_CREDENTIALS, Credentials
 from interlock.client.pictures import Patches, Picture, PlannedImage, ServedProfiles, Source
 from interlock.preprocess.v1 import preprocess_pb2, preprocess_service_pb2_grpc
 from interlock.vision.plan import Plan
@@ -67,6 +68,7 @@ class PreprocessClient(SyncFace):
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates; none: plain text, for a server that lets everyone in.
         max_patch_bytes: most bytes that the patches of one picture may take; a larger announcement is refused before
             memory is set aside.
     """
@@ -77,9 +79,10 @@ class PreprocessClient(SyncFace):
         *,
         timeout: float = 10.0,
         retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
         max_patch_bytes: int = MAX_PATCH_BYTES,
     ) -> None:
-        super().__init__(address, timeout=timeout, retry=retry)
+        super().__init__(address, timeout=timeout, retry=retry, credentials=credentials)
         self._max_patch_bytes = max_patch_bytes
         self._stub = preprocess_service_pb2_grpc.PreprocessServiceStub(self._channel)
 
@@ -206,6 +209,7 @@ class AsyncPreprocessClient(AsyncFace):
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates; none: plain text, for a server that lets everyone in.
         max_patch_bytes: most bytes that the patches of one picture may take; a larger announcement is refused before
             memory is set aside.
     """
@@ -216,9 +220,10 @@ class AsyncPreprocessClient(AsyncFace):
         *,
         timeout: float = 10.0,
         retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
         max_patch_bytes: int = MAX_PATCH_BYTES,
     ) -> None:
-        super().__init__(address, timeout=timeout, retry=retry)
+        super().__init__(address, timeout=timeout, retry=retry, credentials=credentials)
         self._max_patch_bytes = max_patch_bytes
 
     @cached_property

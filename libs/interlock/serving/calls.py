@@ -1,4 +1,7 @@
-"""What happens around every call: bounding, reading the request, refusing, logging. Servicers know nothing of it."""
+"""What happens around every call: bounding, letting in, reading the request, refusing, logging.
+
+Servicers know nothing of it.
+"""
 
 from __future__ import annotations  # grpc's handler type is generic only in its stubs
 
@@ -15,6 +18,8 @@ from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
 from interlock.reasons import Reason
+from interlock.serving.access import Access
+from interlock.serving.access import Context as Context
 from interlock.serving.refusals import Refusal
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,13 +30,12 @@ _OVERLOAD_RETRY_SECONDS = 1.0
 _LEVELS = {Reason.INTERNAL: logging.ERROR, Reason.OVERLOADED: logging.WARNING, Reason.DRAINING: logging.DEBUG}
 """How loud a refusal is in the log; the others are for the caller to mend: info."""
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Turns what a servicer raises into the status of the call, bounds the calls that run, and logs how each ended.
 
     - `Refusal` becomes its own status, also alone in an `ExceptionGroup` (raised inside a task group).
+    - Whoever may not call the method is refused (see `interlock.serving.access`).
     - A request that is no message of its type is refused (MALFORMED_MESSAGE).
     - `NotImplementedError` (a method of the generated base class) becomes UNIMPLEMENTED.
     - Any other exception becomes INTERNAL: the traceback goes to the log, nothing of it to the caller.
@@ -43,8 +47,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     busy server is not a dead one. (gRPC's own `maximum_concurrent_rpcs` knows neither reasons nor that exception.)
     """
 
-    def __init__(self, max_concurrent_rpcs: int) -> None:
+    def __init__(self, max_concurrent_rpcs: int, access: Access) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._access = access
         self._guarded: dict[str, tuple[grpc.RpcMethodHandler[Any, Any], grpc.RpcMethodHandler[Any, Any]]] = {}
         """By method: the handler of a servicer, and what we made of it."""
         self.running = 0
@@ -68,7 +73,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             self.running += 1
         known, guarded = self._guarded.get(method, (None, None))
         if guarded is None or known is not handler:
-            guarded = _guarded(method, handler)
+            guarded = _guarded(method, handler, self._access)
             self._guarded[method] = handler, guarded
         return guarded
 
@@ -93,7 +98,7 @@ async def _raise(refusal: Refusal) -> None:
     raise refusal
 
 
-def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any], access: Access) -> grpc.RpcMethodHandler[Any, Any]:
     """The handler with everything of `CallInterceptor` around its method."""
 
     def parse(data: bytes) -> Any:
@@ -115,17 +120,34 @@ def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcM
     arity = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
     servicer_method: Any = getattr(handler, arity)
 
-    async def answer(request: Any, context: Context) -> Any:
-        async def work() -> Any:
-            answered = servicer_method(request if handler.request_streaming else parse(request), context)
-            if inspect.isawaitable(answered):  # one response, or a servicer that writes to the context itself
-                return await answered
-            async with aclosing(answered):
-                async for response in answered:
-                    await context.write(response)
-            return None
+    async def serve(request: Any, context: Context) -> Any:
+        answered = servicer_method(request, context)
+        if inspect.isawaitable(answered):  # one response, or a servicer that writes to the context itself
+            return await answered
+        async with aclosing(answered):
+            async for response in answered:
+                await context.write(response)
+        return None
 
-        return await _conclude(method, context, work())
+    async def admit_and_serve(request: Any, context: Context) -> Any:
+        admission = access.admit(method, context)
+        if not handler.request_streaming:
+            request = parse(request)
+        if admission is None:
+            return await serve(request, context)
+        if handler.request_streaming:
+            request = admission.checked(request)
+        else:
+            admission.check(request)
+        try:
+            return await serve(request, context)
+        except asyncio.CancelledError:
+            if admission.revoked is None:
+                raise
+            raise admission.revoked from None
+
+    async def answer(request: Any, context: Context) -> Any:
+        return await _conclude(method, context, admit_and_serve(request, context))
 
     # A streamed request is parsed inside the servicer's own read, and the refusal comes out of that. gRPC would parse
     # a single one before we are called; it hands on the bytes instead.

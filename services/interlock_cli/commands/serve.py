@@ -22,6 +22,7 @@ _S = TypeVar("_S", bound="Settings")
 
 _BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
 
+_COMMON_TABLES = ("server", "access", "tls", "logs")
 _TABLES = {_BOOTSTRAP: (_BOOTSTRAP, "sqlite", "etcd"), _PREPROCESS: (_PREPROCESS,)}
 """The tables of settings that each service has."""
 
@@ -63,9 +64,8 @@ class ServeCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if self._options is None:
-            server, logs, *others = self._settings_classes()
-            tables = {table for service in self._services for table in _TABLES[service]}
-            kinds = [server, logs, *(kind for kind in others if kind.table in tables)]
+            tables = {*_COMMON_TABLES, *(table for service in self._services for table in _TABLES[service])}
+            kinds = [kind for kind in self._settings_classes() if kind.table in tables]
             self._options = [
                 *_COMMON_OPTIONS,
                 *(_SettingOption(setting) for kind in kinds for setting in _declared(kind)),
@@ -89,19 +89,32 @@ class ServeCommand(click.Command):
     def _settings_classes(self) -> "list[type[Settings]]":
         """All that a settings file may set."""
         with extra(self._extra):
+            from interlock.serving.access import AccessSettings
             from interlock.serving.logs import LogSettings
             from interlock.serving.server import ServerSettings
+            from interlock.serving.tls import TlsSettings
             from interlock_bootstrap.settings import BootstrapSettings
             from interlock_bootstrap.stores.etcd.settings import EtcdSettings
             from interlock_bootstrap.stores.sqlite import SqliteSettings
             from interlock_preprocess.settings import PreprocessSettings
 
-        return [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings]
+        return [
+            ServerSettings,
+            AccessSettings,
+            TlsSettings,
+            LogSettings,
+            BootstrapSettings,
+            SqliteSettings,
+            EtcdSettings,
+            PreprocessSettings,
+        ]
 
     def _serve(self, config: Path | None, as_json: bool, **flags: Any) -> None:
         from interlock.serving.config import SettingsError, load_settings_file, resolve
+        from interlock.serving.credentials import CredentialsError
         from interlock.serving.logs import LogSettings, configure
-        from interlock.serving.server import CannotListenError
+        from interlock.serving.server import CannotListenError, OpenToAllError
+        from interlock.serving.tls import BadCertificateError
         from interlock_bootstrap.stores import CannotOpenStoreError, StoreUnreachableError
 
         def resolved(kind: type[_S]) -> _S:
@@ -120,7 +133,7 @@ class ServeCommand(click.Command):
             file = load_settings_file(config, self._settings_classes()) if config is not None else {}
             configure(resolved(LogSettings))
             asyncio.run(self._run(resolved, announce))
-        except SettingsError as error:
+        except (SettingsError, OpenToAllError, CredentialsError, BadCertificateError) as error:
             raise click.UsageError(str(error)) from None
         except CannotListenError as error:
             raise CommandError(str(error)) from None
@@ -131,10 +144,12 @@ class ServeCommand(click.Command):
 
     async def _run(self, resolved: "_Resolved", announce: Callable[[str, dict[str, str]], None]) -> None:
         """Serves until the process is told to stop."""
+        from interlock.serving.access import AccessSettings
         from interlock.serving.server import Server, ServerSettings, run_until_stopped
+        from interlock.serving.tls import TlsSettings
 
         settings = resolved(ServerSettings)
-        server = Server(settings)
+        server = Server(settings, resolved(AccessSettings), resolved(TlsSettings))
         kept: dict[str, str] = {}
         async with contextlib.AsyncExitStack() as stack:
             with extra(self._extra):
@@ -180,12 +195,15 @@ class _SettingOption(click.Option):
 
     def __init__(self, setting: "Setting") -> None:
         default = "not set" if setting.default is None else str(setting.default).lower()
-        super().__init__(
-            [setting.flag, _parameter_name(setting)],
-            type=click.Choice(setting.choices) if setting.choices else str,
-            metavar=None if setting.choices else setting.type.__name__.upper(),
-            help=f"{setting.help}  [default: {default}; env: {setting.variable}]",
-        )
+        help = f"{setting.help}  [default: {default}; env: {setting.variable}]"
+        names = [setting.flag, _parameter_name(setting)]
+        if setting.type is bool:
+            super().__init__(names, flag_value="true", default=None, help=help)
+        else:
+            kind = click.Choice(setting.choices) if setting.choices else str
+            super().__init__(
+                names, type=kind, metavar=None if setting.choices else setting.type.__name__.upper(), help=help
+            )
         self.table = setting.table
 
 
