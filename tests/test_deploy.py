@@ -12,6 +12,7 @@ import pytest
 from interlock.serving.access import AccessSettings
 from interlock.serving.config import declared_settings, load_settings_file
 from interlock.serving.logs import LogSettings
+from interlock.serving.metrics import MetricsSettings
 from interlock.serving.server import ServerSettings
 from interlock.serving.tls import TlsSettings
 from interlock_bootstrap.settings import BootstrapSettings
@@ -26,6 +27,7 @@ SETTINGS = [
     ServerSettings,
     AccessSettings,
     TlsSettings,
+    MetricsSettings,
     LogSettings,
     BootstrapSettings,
     SqliteSettings,

@@ -56,7 +56,8 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self._registry = registry
         self._rooms = rooms
         self._settings = settings
-        self._watchers = 0
+        self.watchers = 0
+        """Watches that are open."""
         self._snapshots = Snapshots()
         self._reminders = Reminders(settings.progress_seconds)
         self._keep_alives: set[asyncio.Timeout] = set()
@@ -247,18 +248,18 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
 
     @contextmanager
     def _one_more_watcher(self) -> Iterator[None]:
-        if self._watchers >= self._settings.max_watchers:
+        if self.watchers >= self._settings.max_watchers:
             raise Refusal(
                 Reason.OVERLOADED,
-                f"{self._watchers} watches are open already, as many as this server allows",
+                f"{self.watchers} watches are open already, as many as this server allows",
                 metadata={"max_watchers": str(self._settings.max_watchers)},
                 retry_delay=1.0,
             )
-        self._watchers += 1
+        self.watchers += 1
         try:
             yield
         finally:
-            self._watchers -= 1
+            self.watchers -= 1
 
     # Rooms
 

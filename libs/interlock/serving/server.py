@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from interlock.serving.calls import CallInterceptor
 from interlock.serving.config import Settings, setting
 from interlock.serving.health import SERVICE_NAME as HEALTH_SERVICE_NAME
 from interlock.serving.health import HealthServicer
+from interlock.serving.metrics import Metrics, MetricsSettings, exposed
 from interlock.serving.tls import ServerCertificates, TlsSettings
 
 _LOGGER = logging.getLogger(__name__)
@@ -98,12 +99,14 @@ class Server:
         settings: ServerSettings | None = None,
         access: AccessSettings | None = None,
         tls: TlsSettings | None = None,
+        metrics: MetricsSettings | None = None,
     ) -> None:
         """
         Args:
             settings: where it listens, and its bounds.
             access: who may call it. None: everyone, on an address that only this machine reaches.
             tls: its certificates. None: plain text.
+            metrics: where they can be read. None: nowhere.
 
         Raises:
             CredentialsError: The credentials file cannot be used.
@@ -111,6 +114,8 @@ class Server:
             OpenToAllError: Others can reach the address, and everyone could do everything.
         """
         self.settings = settings or ServerSettings()
+        self.metrics = Metrics()
+        self._metrics_settings = metrics or MetricsSettings()
         self._access = Access(access or AccessSettings())
         self._certificates = ServerCertificates(tls) if tls is not None and tls.certificate_file is not None else None
         self._check_openness(insecure=access is not None and access.insecure)
@@ -119,7 +124,8 @@ class Server:
         self._entered = AsyncExitStack()
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
-        self._calls = CallInterceptor(self.settings.max_concurrent_rpcs, self._access)
+        self._calls = CallInterceptor(self.settings.max_concurrent_rpcs, self._access, self.metrics)
+        self.metrics.count_running(lambda: self._calls.running)
         self._server: grpc.aio.Server | None = None
         self._stopped = False
         self._port = 0
@@ -214,6 +220,7 @@ class Server:
         _check_can_listen(host, port)
         async with AsyncExitStack() as entered:
             await entered.enter_async_context(self._access.watching())
+            await entered.enter_async_context(self._exposed_metrics())
             for lifespan in self._lifespans:
                 await entered.enter_async_context(lifespan())
             await self._listen(host, port)
@@ -225,6 +232,14 @@ class Server:
             extra={"host": host, "port": self._port, "services": [*self._services]},
         )
         return self._port
+
+    @asynccontextmanager
+    async def _exposed_metrics(self) -> AsyncIterator[None]:
+        host, port = self._metrics_settings.host, self._metrics_settings.port
+        if port:
+            _check_can_listen(host, port)
+        async with exposed(self.metrics, self._metrics_settings):
+            yield
 
     async def _listen(self, host: str, port: int) -> None:
         server = grpc.aio.server(interceptors=[self._calls], options=_options(self.settings))

@@ -22,7 +22,7 @@ _S = TypeVar("_S", bound="Settings")
 
 _BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
 
-_COMMON_TABLES = ("server", "access", "tls", "logs")
+_COMMON_TABLES = ("server", "access", "tls", "metrics", "logs")
 _TABLES = {_BOOTSTRAP: (_BOOTSTRAP, "sqlite", "etcd"), _PREPROCESS: (_PREPROCESS,)}
 """The tables of settings that each service has."""
 
@@ -91,6 +91,7 @@ class ServeCommand(click.Command):
         with extra(self._extra):
             from interlock.serving.access import AccessSettings
             from interlock.serving.logs import LogSettings
+            from interlock.serving.metrics import MetricsSettings
             from interlock.serving.server import ServerSettings
             from interlock.serving.tls import TlsSettings
             from interlock_bootstrap.settings import BootstrapSettings
@@ -102,6 +103,7 @@ class ServeCommand(click.Command):
             ServerSettings,
             AccessSettings,
             TlsSettings,
+            MetricsSettings,
             LogSettings,
             BootstrapSettings,
             SqliteSettings,
@@ -145,11 +147,12 @@ class ServeCommand(click.Command):
     async def _run(self, resolved: "_Resolved", announce: Callable[[str, dict[str, str]], None]) -> None:
         """Serves until the process is told to stop."""
         from interlock.serving.access import AccessSettings
+        from interlock.serving.metrics import MetricsSettings
         from interlock.serving.server import Server, ServerSettings, run_until_stopped
         from interlock.serving.tls import TlsSettings
 
         settings = resolved(ServerSettings)
-        server = Server(settings, resolved(AccessSettings), resolved(TlsSettings))
+        server = Server(settings, resolved(AccessSettings), resolved(TlsSettings), resolved(MetricsSettings))
         kept: dict[str, str] = {}
         async with contextlib.AsyncExitStack() as stack:
             with extra(self._extra):
