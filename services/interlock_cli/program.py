@@ -13,6 +13,7 @@ from click.shell_completion import shell_complete
 from interlock import __version__
 from interlock_cli.commands.certs import certs
 from interlock_cli.commands.check import check
+from interlock_cli.commands.config import config
 from interlock_cli.commands.demo import demo
 from interlock_cli.commands.group import group
 from interlock_cli.commands.info import info
@@ -119,5 +120,20 @@ def main(**_: object) -> None:
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools, token, certs):
+for _command in (
+    demo,
+    serve,
+    preprocess,
+    preview,
+    plan,
+    group,
+    instance,
+    route,
+    info,
+    check,
+    pools,
+    config,
+    token,
+    certs,
+):
     main.add_command(_command)

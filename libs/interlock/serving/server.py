@@ -83,6 +83,13 @@ class ServerSettings(Settings):
         minimum=1024,
         maximum=2**31 - 1,
     )
+    max_connection_age_seconds: float | None = setting(
+        None,
+        "Age after which a connection is asked to go, so that callers spread over new servers: its calls have "
+        "`grace_seconds` to end. Not set: none is.",
+        minimum=1,
+        maximum=1_000_000,
+    )
     grace_seconds: float = setting(
         25.0, "Time that running calls have to end when the server stops; then they are cancelled.", minimum=0
     )
@@ -330,7 +337,14 @@ def _address(host: str, port: int) -> str:
 
 
 def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+    ages = []
+    if settings.max_connection_age_seconds is not None:
+        ages = [
+            ("grpc.max_connection_age_ms", round(settings.max_connection_age_seconds * 1e3)),
+            ("grpc.max_connection_age_grace_ms", round(settings.grace_seconds * 1e3)),
+        ]
     return [
+        *ages,
         ("grpc.so_reuseport", 0),  # a second server on the port fails loudly
         ("grpc.max_receive_message_length", settings.max_receive_message_bytes),
         ("grpc.max_concurrent_streams", settings.max_connection_streams),
