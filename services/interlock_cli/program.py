@@ -109,14 +109,13 @@ def main(**_: object) -> None:
     """Interlock: control plane and image front of prefill/decode-disaggregated LLM serving.
 
     Every command explains itself with examples under --help, and answers in JSON with --json. Answers go to stdout,
-    messages to stderr.
+    messages to stderr. What proves who you are to a service stands before the command: interlock --token-file FILE ...
 
     \b
     Examples:
       interlock demo
       interlock plan 1600x1200
       interlock preprocess cat.jpg -o cat.npy
-      interlock --ca-file ca.pem --token-file token group list
     """
 
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from interlock.serving.credentials import read_credentials, token_sha256
+
 
 @pytest.fixture
 def certificates(invoke, tmp_path):
@@ -14,8 +16,7 @@ def certificates(invoke, tmp_path):
 def served(start, invoke, certificates, tmp_path):
     """Both services with TLS, for one token; gives the address and the options that reach it."""
     made = json.loads(invoke("token", "new", "--id", "me", "--role", "read", "--group", "a*", "--json").stdout)
-    entry = f'[[token]]\nid = "me"\nsha256 = "{made["sha256"]}"\nroles = {made["roles"]}\ngroups = {made["groups"]}\n'
-    (tmp_path / "credentials.toml").write_text(entry)
+    (tmp_path / "credentials.toml").write_text(made["entry"])
     (tmp_path / "token").write_text(made["token"] + "\n")
     tls = ("--tls-certificate-file", certificates["server_certificate"], "--tls-key-file", certificates["server_key"])
     store = ("--store", "memory", "--port", "0", "--json", "--log-level", "error")
@@ -56,16 +57,23 @@ def test_a_token_file_that_is_not_there_is_a_fault_of_the_command_line(run, serv
     )
 
 
-def test_a_new_token_is_shown_once_and_its_entry_is_read_as_it_stands(run, tmp_path):
-    result = run("token", "new", "--id", "team a", "--role", "register", "--role", "read", "--days", "3")
-    assert result.returncode == 0
-    token = result.stderr.strip().removeprefix("token of team a, not kept anywhere: ")
-    from interlock.serving.credentials import read_credentials, token_sha256
+def test_a_new_token_is_kept_nowhere_and_its_entry_is_added_to_the_file(run, tmp_path):
+    file = tmp_path / "credentials.toml"
+    command = ("token", "new", "--id", "team a", "--role", "register", "--role", "read", "--days", "3", "--file", file)
+    results = [run(*command) for _ in range(2)]
+    assert [(result.returncode, result.stderr) for result in results] == [(0, "")] * 2
+    known = read_credentials(file)
+    for result in results:
+        caller = known.of_token(token_sha256(result.stdout.strip()), 0)
+        assert (caller.id, sorted(caller.roles), caller.groups) == ("team a", ["read", "register"], ())
+        assert result.stdout.strip() not in file.read_text()
 
-    (tmp_path / "credentials.toml").write_text(result.stdout)
-    caller = read_credentials(tmp_path / "credentials.toml").of_token(token_sha256(token), 0)
-    assert (caller.id, sorted(caller.roles), caller.groups) == ("team a", ["read", "register"], ())
-    assert token not in result.stdout
+
+def test_without_a_file_the_entry_is_shown_beside_the_token(run, tmp_path):
+    result = run("token", "new", "--id", "me", "--role", "read")
+    (tmp_path / "credentials.toml").write_text(result.stderr)
+    known = read_credentials(tmp_path / "credentials.toml")
+    assert known.of_token(token_sha256(result.stdout.strip()), 0).id == "me"
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ def test_the_commands_are_these():
         *("instance", "instance mint"),
         *("route", "route register", "route deregister", "route list", "route watch"),
         *("serve", "serve bootstrap", "serve preprocess", "serve all"),
+        *("config", "config check"),
+        *("token", "token new", "certs", "certs dev"),
     }
 
 

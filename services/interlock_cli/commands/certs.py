@@ -49,8 +49,7 @@ def dev(folder: Path, server_names: tuple[str, ...], client_name: str, days: int
     \b
     Examples:
       interlock certs dev ./certs
-      interlock serve bootstrap --tls-certificate-file certs/server.pem --tls-key-file certs/server.key
-      interlock --ca-file certs/ca.pem group list
+      interlock certs dev ./certs --server-name bootstrap.test --days 1
     """
     with extra("bootstrap"):
         from interlock_cli.dev_certificates import write_dev_certificates

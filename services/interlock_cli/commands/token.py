@@ -2,11 +2,13 @@
 
 import re
 import secrets
-import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import click
 
+from interlock_cli.errors import CommandError, os_error_text, printable
 from interlock_cli.groups import CommandGroup
 from interlock_cli.output import echo_json, json_option
 
@@ -22,7 +24,7 @@ def token() -> None:
 
     \b
     Examples:
-      interlock token new --id team-a --role register --group 'team-a-*' >> credentials.toml
+      interlock token new --id team-a --role register --group 'team-a-*' --file credentials.toml
     """
 
 
@@ -50,16 +52,25 @@ def token() -> None:
     metavar="DAYS",
     help="Days after which it expires. [default: never]",
 )
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Credentials file to add the entry to.",
+)
 @json_option
-def new(name: str, roles: tuple[str, ...], groups: tuple[str, ...], days: int | None, as_json: bool) -> None:
+def new(
+    name: str, roles: tuple[str, ...], groups: tuple[str, ...], days: int | None, file: Path | None, as_json: bool
+) -> None:
     """Make a token.
 
-    The token goes to stderr, to be handed to whoever is to have it: it is kept nowhere. The entry for the credentials
-    file goes to stdout; it has only the token's hash. A server reads its file again within a second or two.
+    The token goes to stdout, to be handed to whoever is to have it: it is kept nowhere. The entry for the credentials
+    file, which has only the token's hash, is added to --file, or else shown on stderr. Servers read their file again
+    within a second or two.
 
     \b
     Examples:
-      interlock token new --id team-a --role register --group 'team-a-*' >> credentials.toml
+      interlock token new --id team-a --role register --group 'team-a-*' --file credentials.toml
       interlock token new --id router --role read --days 90 --json
     """
     from interlock.serving.credentials import token_sha256
@@ -71,21 +82,29 @@ def new(name: str, roles: tuple[str, ...], groups: tuple[str, ...], days: int | 
             raise click.BadParameter(f"{group!r} is no name of a group with * and ? in it", param_hint="--group")
     secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
-    entry = {"id": name, "sha256": token_sha256(secret), "roles": list(dict.fromkeys(roles))}
-    if as_json:
-        optional = {"groups": list(groups) or None, "expires": expires and expires.isoformat().replace("+00:00", "Z")}
-        echo_json({"token": secret, **entry, **{key: value for key, value in optional.items() if value}})
-        return
-    lines = ["", "[[token]]", f'id = "{name}"', f'sha256 = "{entry["sha256"]}"', f"roles = {_strings(entry['roles'])}"]
+    lines = ["[[token]]", f'id = "{name}"', f'sha256 = "{token_sha256(secret)}"', f"roles = {_strings(roles)}"]
     if groups:
         lines.append(f"groups = {_strings(groups)}")
     if expires is not None:
         lines.append(f"expires = {expires:%Y-%m-%dT%H:%M:%SZ}")
-    click.echo("\n".join(lines))
-    sys.stdout.flush()
-    click.echo(f"token of {name}, not kept anywhere: {secret}", err=True)
+    entry = "\n".join(lines) + "\n\n"
+    if file is not None:
+        _append(file, entry)
+    elif not as_json:
+        click.echo(entry, err=True, nl=False)
+    if as_json:
+        echo_json({"token": secret, "entry": entry})
+    else:
+        click.echo(secret)
 
 
-def _strings(values: object) -> str:
-    assert isinstance(values, list | tuple)
-    return "[" + ", ".join(f'"{value}"' for value in values) + "]"
+def _append(file: Path, entry: str) -> None:
+    try:
+        with file.open("a") as opened:
+            opened.write(entry)
+    except OSError as error:
+        raise CommandError(f"{printable(str(file))}: {os_error_text(error)}") from None
+
+
+def _strings(values: Iterable[str]) -> str:
+    return "[" + ", ".join(f'"{value}"' for value in dict.fromkeys(values)) + "]"
