@@ -24,8 +24,8 @@ def test_a_quick_run_without_the_peer_prints_our_rows_and_the_one_goal_that_need
     measured = [row for row in report["rows"] if "ours" in row]
     assert [(row["what"], row["size"]) for row in measured] == [
         ("topology", "512 ranks, 64 clients, 64 decode clients"),
-        ("registration", "512 ranks, 64 clients"),
         ("rooms", "10000 rooms, 64 clients, ours 1000 a call"),
+        ("registration", "512 ranks, 64 clients"),
         *(("registration", f"{ranks} ranks, 64 clients") for ranks in (64, 512, 2048)),
         *(("registration, watched", f"{ranks} ranks, 64 clients") for ranks in (64, 512, 2048)),
     ]
