@@ -6,9 +6,7 @@ from pathlib import Path
 
 import grpc
 
-
-class CredentialsError(ValueError):
-    """A token or certificate cannot be used; the message names the file and why."""
+from interlock.client.errors import CredentialsError
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import grpc
 import grpc.aio
 
 from interlock.client._internal.channels import async_channel, check_address, sync_channel
-from interlock.client._internal.retry import Attempts, RetryPolicy, check_timeout
+from interlock.client._internal.retry import DEFAULT_RETRY, Attempts, RetryPolicy, check_timeout
 from interlock.client._internal.statuses import error_of, raise_if_closed
-from interlock.client.credentials import Credentials
+from interlock.client.credentials import NO_CREDENTIALS, Credentials
 from interlock.client.errors import UnexpectedAnswerError
 from interlock.reasons import Reason
 
@@ -59,7 +59,14 @@ class SyncFace:
         CredentialsError: the credentials cannot be used.
     """
 
-    def __init__(self, address: str, *, timeout: float, retry: RetryPolicy, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 10.0,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
         self.address = check_address(address)
         self._timeout = check_timeout(timeout)
         self._retry = retry
@@ -109,7 +116,14 @@ class AsyncFace:
         CredentialsError: the credentials cannot be used.
     """
 
-    def __init__(self, address: str, *, timeout: float, retry: RetryPolicy, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 10.0,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
         self.address = check_address(address)
         self._timeout = check_timeout(timeout)
         self._retry = retry
