@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
+from itertools import groupby
 from typing import Any
 
 
@@ -74,23 +75,36 @@ class Report:
             print(json.dumps(setting | {"rows": self.rows, "goals": goals}, indent=1))
             return
         print(", ".join(f"{name} {value}" for name, value in setting.items()))
-        columns = list(dict.fromkeys(column for row in self.rows for column in row))
-        cells = [columns, *([_cell(row.get(column)) for column in columns] for row in self.rows)]
-        widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
-        for line in cells:
-            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        for _, rows in groupby(self.rows, key=lambda row: row.get("what")):
+            print(table([*rows]))
         for goal in self.goals:
             print(
                 f"{goal.name}: {goal.value:.3g}, {goal.better} than {goal.limit:g}: {'met' if goal.met else 'MISSED'}"
             )
 
 
-def parse_options(description: str, rounds: int, quick_rounds: int) -> tuple[argparse.Namespace, int]:
-    """The options that every benchmark has, and how many rounds they ask for."""
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as aligned text, with the columns that any of them has."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
+    return "\n".join(lines)
+
+
+def parse_options(
+    description: str,
+    rounds: int,
+    quick_rounds: int,
+    more_options: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> tuple[argparse.Namespace, int]:
+    """The options that every benchmark has, and `more_options`; and how many rounds they ask for."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--peers", metavar="DIR", help="folder with the peers' packages, to measure side by side")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, under 60 seconds")
+    if more_options is not None:
+        more_options(parser)
     options = parser.parse_args()
     return options, quick_rounds if options.quick else rounds
 

@@ -33,6 +33,8 @@ class Made:
     height: int
     decode_seconds: float
     kernel_seconds: float
+    in_shared_memory: bool
+    """A service has put them into memory that it shares with us."""
 
 
 Outcome = Made | CommandError
@@ -70,13 +72,27 @@ def make_here(
             return CommandError(f"{printable(str(file))}: {error}", reason=error.reason.value, field=error.field)
         except MemoryError:
             return CommandError(f"{printable(str(file))}: not enough memory for this picture")
-        return Made(patches, geometry, picture.format, picture.width, picture.height, decoded - started, done - decoded)
+        return Made(
+            patches,
+            geometry,
+            picture.format,
+            picture.width,
+            picture.height,
+            decoded - started,
+            done - decoded,
+            in_shared_memory=False,
+        )
 
     return ((index, make(file)) for index, file in enumerate(files))
 
 
 def make_there(
-    files: Sequence[Path], profile: str | VisionProfile, options: DecodeOptions, address: str, timeout: float
+    files: Sequence[Path],
+    profile: str | VisionProfile,
+    options: DecodeOptions,
+    address: str,
+    timeout: float,
+    shared_memory_folder: Path | None,
 ) -> Generator[tuple[int, Outcome], None, None]:
     """Has the patches of the files made by the Preprocess service at `address`, all on one stream; in any order.
 
@@ -100,7 +116,12 @@ def make_there(
 
     with (
         calling(),
-        PreprocessClient(address, max_patch_bytes=MAX_OUTPUT_BYTES, credentials=connection_credentials()) as client,
+        PreprocessClient(
+            address,
+            max_patch_bytes=MAX_OUTPUT_BYTES,
+            credentials=connection_credentials(),
+            shared_memory_folder=shared_memory_folder,
+        ) as client,
         client.preprocess_many(sources(), profile=profile, decode_options=options, timeout=timeout) as results,
     ):
         for result in results:
@@ -124,4 +145,5 @@ def _made_there(result: ImageResult, file: Path) -> Outcome:
         patches.source_height,
         patches.timings.decode,
         patches.timings.kernel,
+        patches.in_shared_memory,
     )

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import shell_complete
 
 from interlock import __version__
+from interlock_cli.commands.bench import bench
 from interlock_cli.commands.certs import certs
 from interlock_cli.commands.check import check
 from interlock_cli.commands.config import config
@@ -131,6 +132,7 @@ for _command in (
     info,
     check,
     pools,
+    bench,
     config,
     token,
     certs,

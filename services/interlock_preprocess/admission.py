@@ -7,12 +7,13 @@ memory, never to the call that asked for it: a call may be cancelled while a thr
 import asyncio
 import io
 from collections import deque
+from hashlib import sha256
 
 from interlock.reasons import Reason
 from interlock_preprocess.faults import RETRY_DELAY, ImageFault
 
-_BOOKKEEPING_BYTES = 16 * 1024
-"""Admitted for every picture besides its bytes: task, request, ids. So many empty pictures are bounded too."""
+BOOKKEEPING_BYTES = 16 * 1024
+"""Counted for every picture besides its bytes: task, request, ids. So many tiny pictures are bounded too."""
 
 
 class Grant:
@@ -91,24 +92,27 @@ class Budget:
 
 
 class Source:
-    """The bytes of one picture as they arrive, together with the grant for them.
+    """The bytes of one picture as they arrive, their hash, and the grant for them.
 
     Args:
         budget: what they are admitted from, at once or not at all.
         total_bytes: how many will arrive.
         data: those that are here already; not copied.
+        retry_delay: seconds after which there may be room, where there is none.
 
     Raises:
         ImageFault: OVERLOADED, the budget has not enough left.
     """
 
-    def __init__(self, budget: Budget, total_bytes: int, data: bytes = b"") -> None:
-        grant = budget.take_now(total_bytes + _BOOKKEEPING_BYTES)
+    def __init__(
+        self, budget: Budget, total_bytes: int, data: bytes = b"", *, retry_delay: float = RETRY_DELAY
+    ) -> None:
+        grant = budget.take_now(total_bytes + BOOKKEEPING_BYTES)
         if grant is None:
             raise ImageFault(
                 Reason.OVERLOADED,
                 f"pictures hold {budget.taken} of {budget.limit} bytes on this server; no room for {total_bytes} more",
-                retry_delay=RETRY_DELAY,
+                retry_delay=retry_delay,
             )
         self._grant = grant
         self.total_bytes = total_bytes
@@ -116,15 +120,22 @@ class Source:
         # A BytesIO grows in place and hands out what it holds without a copy.
         self._buffer = io.BytesIO(data)
         self._buffer.seek(0, io.SEEK_END)
+        self._hash = sha256(data)
 
     def append(self, data: bytes) -> None:
         """Add the next bytes; the caller has checked that they are not too many."""
         self._buffer.write(data)
+        self._hash.update(data)
         self.received += len(data)
 
     def whole(self) -> bytes:
         """All bytes that arrived."""
         return self._buffer.getvalue()
+
+    @property
+    def sha256(self) -> bytes:
+        """SHA-256 of the bytes that arrived. It is made as they come, so that none is read twice."""
+        return self._hash.digest()
 
     def drop(self) -> None:
         """Free the bytes and give back the grant. Doing it twice is harmless."""

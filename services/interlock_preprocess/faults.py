@@ -47,3 +47,8 @@ class ImageFault(Exception):  # noqa: N818 - an answer, not an error of the serv
         """The fault as the status of a call."""
         violations = [(self.field, self.message)] if self.field else []
         return Refusal(self.reason, self.message, violations=violations, retry_delay=self.retry_delay)
+
+
+def out_of_time() -> ImageFault:
+    """The fault of a picture whose deadline, or that of its call, has passed."""
+    return ImageFault(Reason.DEADLINE_EXCEEDED, "the picture was not answered whole within its time")

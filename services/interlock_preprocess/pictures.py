@@ -1,6 +1,16 @@
 """What a picture costs, and how its source becomes pixels. Both run in the threads of the pool."""
 
-from interlock.vision import ExifOrientation, Picture, Plan, VisionError, decode, probe, raw_picture
+from interlock.vision import (
+    ExifOrientation,
+    GrowingPicture,
+    Picture,
+    Plan,
+    VisionError,
+    decode,
+    decode_by_rows,
+    probe,
+    raw_picture,
+)
 from interlock_preprocess.requests import PictureRequest
 
 
@@ -39,6 +49,15 @@ def pixels(request: PictureRequest, data: bytes) -> Picture:
     if request.raw_size is not None:
         return raw_picture(data, *request.raw_size)
     return decode(data, request.decode_options)
+
+
+def growing_pixels(request: PictureRequest, data: bytes) -> GrowingPicture | None:
+    """The picture, to be decoded by a thread of its own while its first rows are used; None: only as a whole.
+
+    Raises:
+        VisionError: it cannot be decoded.
+    """
+    return None if request.raw_size is not None else decode_by_rows(data, request.decode_options)
 
 
 def _work_bytes(plan: Plan, width: int, height: int, decode_bytes: int) -> int:

@@ -1,7 +1,7 @@
 """From messages to the values that the work is made of. What does not fit is refused with its field."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from interlock.preprocess.v1 import preprocess_pb2 as pb
@@ -22,7 +22,10 @@ from interlock.vision import (
     plan,
 )
 from interlock_preprocess.faults import ImageFault
+from interlock_preprocess.regions import Target
 from interlock_preprocess.settings import MAX_CALL_SOURCE_BYTES, MAX_ID_BYTES, PreprocessSettings
+
+_SHA256_BYTES = 32
 
 _T = TypeVar("_T")
 
@@ -39,6 +42,9 @@ class PictureRequest:
         plan: geometry to use; None: the profile's.
         prefix: what stands before the path of a field of the request, for example `begin.`.
         source_field: path of the field at fault where the picture itself is: its bytes, or the size of raw pixels.
+        source_sha256: SHA-256 of the source, where the caller named it; else None.
+        timeout: seconds that the picture may take; None: as long as its call.
+        region: where in shared memory its patches go; None: into chunks.
     """
 
     total_bytes: int
@@ -48,6 +54,14 @@ class PictureRequest:
     plan: Plan | None
     prefix: str
     source_field: str
+    source_sha256: bytes | None = None
+    timeout: float | None = None
+    region: Target | None = None
+
+    @property
+    def patch_bytes(self) -> int:
+        """Bytes of one patch."""
+        return self.profile.patch_size**2 * 3 * 2
 
     def plan_for(self, width: int, height: int) -> Plan:
         """The plan of this picture, whose decoded size is `width` x `height`.
@@ -84,7 +98,8 @@ def read_begin(begin: pb.ImageBegin, settings: PreprocessSettings) -> PictureReq
     else:
         raise _invalid("begin.kind", f"kind is {begin.kind}; expected SOURCE_KIND_ENCODED or SOURCE_KIND_RAW_RGB")
     source_field = "begin.width" if raw_size else "data"
-    return _read_request(begin, begin.total_bytes, raw_size, prefix="begin.", source_field=source_field)
+    request = _read_request(begin, begin.total_bytes, raw_size, prefix="begin.", source_field=source_field)
+    return replace(request, source_sha256=_read_hash(begin), timeout=_read_timeout(begin))
 
 
 def read_image(request: pb.PreprocessImageRequest) -> tuple[PictureRequest, bytes]:
@@ -177,12 +192,6 @@ def _read_request(
     prefix: str,
     source_field: str,
 ) -> PictureRequest:
-    if message.HasField("region"):
-        raise ImageFault(
-            Reason.SHARED_MEMORY_OFF,
-            "this server shares no memory with its callers; leave the region out and read the chunks",
-            f"{prefix}region",
-        )
     if raw_size and message.HasField("decode_options"):
         raise _invalid(f"{prefix}decode_options", "raw pixels are not decoded; leave decode_options out")
     request = PictureRequest(
@@ -195,6 +204,9 @@ def _read_request(
         else None,
         prefix=prefix,
         source_field=source_field,
+        region=Target(message.region.handle, message.region.offset, message.region.size, f"{prefix}region")
+        if message.HasField("region")
+        else None,
     )
     if raw_size:
         try:
@@ -202,6 +214,25 @@ def _read_request(
         except VisionError as error:
             raise request.fault_of(error) from None
     return request
+
+
+def _read_hash(begin: pb.ImageBegin) -> bytes | None:
+    if not begin.HasField("source_sha256"):
+        return None
+    if len(begin.source_sha256) != _SHA256_BYTES:
+        raise _invalid(
+            "begin.source_sha256", f"source_sha256 has {len(begin.source_sha256)} bytes; SHA-256 has {_SHA256_BYTES}"
+        )
+    return begin.source_sha256
+
+
+def _read_timeout(begin: pb.ImageBegin) -> float | None:
+    if not begin.HasField("timeout"):
+        return None
+    seconds = begin.timeout.seconds + begin.timeout.nanos / 1e9
+    if seconds < 0:
+        raise _invalid("begin.timeout", f"timeout is {seconds:g} s; expected no less than 0")
+    return seconds
 
 
 def _read_raw_size(width: int, height: int, length: int, prefix: str, length_field: str) -> tuple[int, int]:
@@ -278,6 +309,8 @@ def _field_path(field: str, prefix: str, source_field: str) -> str:
     """The path, in the message of the caller, of what vision calls `field`."""
     if field.startswith("profile."):
         field = "profile.inline." + field.removeprefix("profile.")
+    elif not field:
+        return ""
     elif not field.startswith(("plan.", "decode_options.")):
         return source_field  # the picture itself, whatever it is called there
     return prefix + field

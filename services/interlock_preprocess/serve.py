@@ -10,8 +10,10 @@ from interlock_preprocess import memory
 from interlock_preprocess.access import RULES
 from interlock_preprocess.admission import Budget
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.regions import Regions
 from interlock_preprocess.servicer import PreprocessServicer
 from interlock_preprocess.settings import PreprocessSettings
+from interlock_preprocess.sharing import SharedPictures
 from interlock_preprocess.work import WorkPool
 
 SERVICE_NAME: str = preprocess_service_pb2.DESCRIPTOR.services_by_name["PreprocessService"].full_name
@@ -20,13 +22,15 @@ SERVICE_NAME: str = preprocess_service_pb2.DESCRIPTOR.services_by_name["Preproce
 class PreprocessService:
     """A Preprocess service on a server. Made by `add_preprocess`; close it after the server has stopped."""
 
-    def __init__(self, counters: Counters, pool: WorkPool) -> None:
+    def __init__(self, counters: Counters, pool: WorkPool, regions: Regions) -> None:
         self.counters = counters
+        self.regions = regions
         self._pool = pool
 
     async def close(self) -> None:
         """Wait until every thread has returned. Decodes under way run to their end."""
         await self._pool.close()
+        self.regions.close()
 
 
 def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -> PreprocessService:
@@ -39,14 +43,20 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
         settings: limits; None: the defaults.
 
     Raises:
-        SettingsError: no such kernel here.
+        SettingsError: no such kernel here, or the shared-memory folder cannot be used.
     """
     settings = settings or PreprocessSettings()
     memory.keep_freed_memory()
-    counters = Counters(sources=Budget(settings.source_budget_bytes), work=Budget(settings.work_budget_bytes))
+    counters = Counters(
+        sources=Budget(settings.source_budget_bytes),
+        work=Budget(settings.work_budget_bytes),
+        cache=Budget(settings.cache_bytes),
+    )
     pool = WorkPool(settings, counters)
+    regions = Regions(settings)
     draining = asyncio.Event()
     server.on_drain(draining.set)
-    servicer = PreprocessServicer(settings, pool, counters, draining)
+    pictures = SharedPictures(settings, pool, counters)
+    servicer = PreprocessServicer(settings, pool.kernel.name, pictures, regions, counters, draining)
     server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer), RULES)
-    return PreprocessService(counters, pool)
+    return PreprocessService(counters, pool, regions)

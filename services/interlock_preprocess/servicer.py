@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterable
-from contextlib import aclosing
 
 from interlock.preprocess.v1 import preprocess_pb2 as pb
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import PreprocessServiceServicer
@@ -11,13 +10,18 @@ from interlock.serving import Refusal
 from interlock.serving.calls import Context
 from interlock.vision import DEFAULT_PROFILE_NAME, MAX_PIXELS, PROFILES, VisionError, kernels, plan, token_types
 from interlock_preprocess.admission import Source
+from interlock_preprocess.callers import call_deadline, caller_scope
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.delivery import deliver
+from interlock_preprocess.destinations import destination_of
 from interlock_preprocess.faults import ImageFault
-from interlock_preprocess.frames import patch_frames
+from interlock_preprocess.region_messages import duration, list_regions, seconds
+from interlock_preprocess.regions import Regions
 from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
 from interlock_preprocess.settings import MIB, PreprocessSettings
+from interlock_preprocess.sharing import SharedPictures
 from interlock_preprocess.stream import ImageStream
-from interlock_preprocess.work import WorkPool
+from interlock_preprocess.turns import Party
 from interlock_preprocess.writer import FrameWriter
 
 _MAX_SIZES = 1024
@@ -30,16 +34,26 @@ class PreprocessServicer(PreprocessServiceServicer):
 
     Args:
         settings: its limits.
-        pool: does the work.
+        kernel: name of the one in use.
+        pictures: where patches come from.
+        regions: shared memory.
         counters: where it counts.
         draining: set when the server is about to stop.
     """
 
     def __init__(
-        self, settings: PreprocessSettings, pool: WorkPool, counters: Counters, draining: asyncio.Event
+        self,
+        settings: PreprocessSettings,
+        kernel: str,
+        pictures: SharedPictures,
+        regions: Regions,
+        counters: Counters,
+        draining: asyncio.Event,
     ) -> None:
         self._settings = settings
-        self._pool = pool
+        self._kernel = kernel
+        self._pictures = pictures
+        self._regions = regions
         self._counters = counters
         self._draining = draining
 
@@ -79,7 +93,7 @@ class PreprocessServicer(PreprocessServiceServicer):
         """One picture in one message."""
         self._counters.calls_open += 1
         try:
-            await self._answer_one(request, FrameWriter(context.write, self._settings.stall_timeout_seconds))
+            await self._answer_one(request, context)
             self._counters.images_served += 1
         except ImageFault as fault:
             self._counters.images_failed[fault.reason] += 1
@@ -87,38 +101,60 @@ class PreprocessServicer(PreprocessServiceServicer):
         finally:
             self._counters.calls_open -= 1
 
-    async def _answer_one(self, request: pb.PreprocessImageRequest, writer: FrameWriter) -> None:
+    async def _answer_one(self, request: pb.PreprocessImageRequest, context: Context) -> None:
         picture, data = read_image(request)
-        source = Source(self._counters.sources, len(data), data)
-        work = self._pool.start(picture, source, asyncio.Semaphore())
+        scope, deadline, party = caller_scope(context), call_deadline(context), Party(places=1)
+        if picture.region is not None:
+            self._regions.check(picture.region, scope)
+        self._pictures.check_room(party)
+        source = Source(self._counters.sources, len(data), data, retry_delay=self._pictures.retry_delay)
         try:
-            async with aclosing(patch_frames(request.image_id, work)) as frames:
-                async for frame in frames:
-                    async with writer.turn() as write:
-                        await write(frame)
+            key = self._pictures.key(picture, source.sha256, scope)
+            subscription = self._pictures.subscribe(key, scope, picture, source, party)
+        except BaseException:
+            source.drop()
+            raise
+        write = FrameWriter(context.write, self._settings.stall_timeout_seconds).write
+        try:
+            if deadline is not None:
+                subscription.fail_at(deadline)
+            destination = destination_of(picture, request.image_id, self._regions, scope, write)
+            await deliver(subscription, request.image_id, destination, write, write)
         finally:
-            work.let_go()
+            subscription.let_go()
 
     async def PreprocessImages(  # type: ignore[override]
         self, request_iterator: AsyncIterable[pb.PreprocessImagesRequest], context: Context
     ) -> None:
         """Many pictures on one stream."""
-        stream = ImageStream(self._settings, self._pool, self._counters, self._draining, context.write)
+        stream = ImageStream(self._settings, self._pictures, self._regions, self._counters, self._draining, context)
         await stream.serve(request_iterator)
 
     async def RegisterRegion(self, request: pb.RegisterRegionRequest, context: Context) -> pb.RegisterRegionResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """A file of the shared-memory folder, from now on to be named by its handle."""
+        ttl = seconds(request.ttl) if request.HasField("ttl") else None
+        try:
+            region = self._regions.register(request.file_name, request.size, ttl, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
+        return pb.RegisterRegionResponse(handle=region.handle, ttl=duration(region.ttl))
 
     async def UnregisterRegion(
         self, request: pb.UnregisterRegionRequest, context: Context
     ) -> pb.UnregisterRegionResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """One region less."""
+        try:
+            removed = self._regions.unregister(request.handle, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
+        return pb.UnregisterRegionResponse(removed=removed)
 
     async def ListRegions(self, request: pb.ListRegionsRequest, context: Context) -> pb.ListRegionsResponse:
-        """Not served yet."""
-        raise _shared_memory_off()
+        """The caller's regions."""
+        try:
+            return list_regions(self._regions, request, caller_scope(context))
+        except ImageFault as fault:
+            raise fault.refusal() from None
 
     async def ListProfiles(self, request: pb.ListProfilesRequest, context: Context) -> pb.ListProfilesResponse:
         """What the server works with."""
@@ -127,7 +163,7 @@ class PreprocessServicer(PreprocessServiceServicer):
                 pb.NamedProfile(name=name, profile=profile_message(profile), is_default=name == DEFAULT_PROFILE_NAME)
                 for name, profile in sorted(PROFILES.items())
             ],
-            kernel=self._pool.kernel.name,
+            kernel=self._kernel,
             available_kernels=kernels.available(),
             max_pixels=MAX_PIXELS,
             max_source_bytes=self._settings.max_source_bytes,
@@ -136,7 +172,3 @@ class PreprocessServicer(PreprocessServiceServicer):
 
 def _invalid(field: str, message: str) -> Refusal:
     return Refusal(Reason.INVALID_FIELD, message, violations=[(field, message)])
-
-
-def _shared_memory_off() -> Refusal:
-    return Refusal(Reason.SHARED_MEMORY_OFF, "this server shares no memory with its callers; patches come in chunks")

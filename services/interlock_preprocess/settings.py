@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from interlock.serving.config import Settings, SettingsError, setting
@@ -25,7 +26,8 @@ class PreprocessSettings(Settings):
     A picture costs memory twice: its bytes as sent, from `begin` until they are decoded, out of
     `source_budget_bytes`; and decoding, kernel and patches, from the start of the work until the patches are handed
     to the transport, out of `work_budget_bytes`. The first is refused when it cannot be had, for the server must go
-    on reading; the second is waited for, by work that holds nothing another picture needs in order to end.
+    on reading; the second is waited for, by work that holds nothing another picture needs in order to end. Patches
+    that are kept are out of `cache_bytes` instead.
     """
 
     table: ClassVar[str] = "preprocess"
@@ -49,11 +51,51 @@ class PreprocessSettings(Settings):
     work_budget_bytes: int = setting(
         6144 * MIB, "Memory for decoding, kernels and finished patches, of all calls together, in bytes.", minimum=MIB
     )
+    max_queued_images: int = setting(
+        1024,
+        "Pictures that wait for a thread, of all calls together; a further one is refused (OVERLOADED).",
+        minimum=1,
+    )
+    max_queue_seconds: float = setting(
+        30.0,
+        "Seconds that a picture may wait for a thread; one that does, or would have to, is refused (OVERLOADED).",
+        minimum=0.0,
+    )
+    cache_bytes: int = setting(
+        512 * MIB, "Memory for patches that are kept for the next time, in bytes. 0: none.", minimum=0
+    )
+    cache_per_token: bool = setting(
+        False,
+        "Whether callers with different tokens share nothing. Otherwise one may tell from the time of an answer that "
+        "another had the same picture made.",
+    )
     stall_timeout_seconds: float = setting(
         60.0,
         "A picture whose parts stop coming for so long fails; a call whose reader blocks a write for so long ends.",
         minimum=0.01,
     )
+    shared_memory_folder: Path | None = setting(
+        None,
+        "Folder in memory (tmpfs) whose files callers on the same host may have patches put into; made if missing, for "
+        "this user alone. Not set: memory is not shared.",
+    )
+    region_owner: int | None = setting(
+        None, "User (uid) whose files in that folder are let in. Not set: the server's own.", minimum=0
+    )
+    max_regions: int = setting(
+        128, "Files registered there at once; each takes a file descriptor.", minimum=1, maximum=65_536
+    )
+    max_region_bytes: int = setting(
+        8192 * MIB,
+        "Bytes of those files together. Only what was written to takes memory, which counts as the server's.",
+        minimum=MIB,
+    )
+    region_ttl_seconds: float = setting(
+        600.0,
+        "Seconds without use after which a registered file is let go, if its caller names no others.",
+        minimum=1,
+    )
+    max_region_ttl_seconds: float = setting(3600.0, "The most seconds that a caller may name.", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,6 +103,11 @@ class PreprocessSettings(Settings):
             raise SettingsError(
                 f"max_bytes_in_flight is {self.max_bytes_in_flight}, more than source_budget_bytes, "
                 f"{self.source_budget_bytes}: no stream could ever use its credits"
+            )
+        if self.region_ttl_seconds > self.max_region_ttl_seconds:
+            raise SettingsError(
+                f"region_ttl_seconds is {self.region_ttl_seconds:g}, more than max_region_ttl_seconds, "
+                f"{self.max_region_ttl_seconds:g}"
             )
 
     @property

@@ -8,27 +8,29 @@ can hold is bounded by its credits; refusals that its reader has not taken are b
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterable
-from contextlib import aclosing
+from functools import partial
 
 import grpc
 
-from interlock.preprocess.v1.preprocess_pb2 import (
-    ImageBegin,
-    ImageData,
-    PatchFrame,
-    PreprocessImagesRequest,
-    StreamSettings,
-)
+from interlock.preprocess.v1.preprocess_pb2 import ImageBegin, PreprocessImagesRequest
 from interlock.reasons import Reason
 from interlock.serving import Refusal
+from interlock.serving.calls import Context
 from interlock_preprocess.admission import Source
+from interlock_preprocess.arrivals import Arrival
+from interlock_preprocess.callers import call_deadline, caller_scope
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.delivery import deliver
+from interlock_preprocess.destinations import destination_of
 from interlock_preprocess.faults import RETRY_DELAY, ImageFault
-from interlock_preprocess.frames import patch_frames
+from interlock_preprocess.frames import error_frame, settings_frame, source_needed_frame
+from interlock_preprocess.regions import Regions
 from interlock_preprocess.requests import PictureRequest, read_begin
-from interlock_preprocess.settings import MAX_ID_BYTES, MAX_PART_BYTES, PreprocessSettings
-from interlock_preprocess.work import Work, WorkPool
-from interlock_preprocess.writer import FrameWriter, Write
+from interlock_preprocess.settings import MAX_ID_BYTES, PreprocessSettings
+from interlock_preprocess.sharing import SharedPictures
+from interlock_preprocess.subscription import Subscription
+from interlock_preprocess.turns import Party
+from interlock_preprocess.writer import FrameWriter
 
 _MAX_UNREAD_REFUSALS = 1024
 """Pictures beyond the credits whose error frame waits for the reader. One more ends the call."""
@@ -38,63 +40,38 @@ _MAX_ANSWERED_IDS = 4096
 meanwhile are known as belated and left aside. Far more than a caller that honours the credits has under way."""
 
 
-class _Picture:
-    """A picture in flight: from its `begin` to its last frame."""
-
-    def __init__(self, image_id: str) -> None:
-        self.image_id = image_id
-        self.credit_bytes: int | None = None
-        """What it counts against the credits; None: it got none."""
-        self.request: PictureRequest | None = None
-        self.source: Source | None = None
-        self.parts_deadline = 0.0
-        """When it stalls if no further part comes, by the clock of the event loop."""
-        self.ended = False
-        """Whether all its parts and its `end` came."""
-        self.work: Work | None = None
-        self.fault: ImageFault | None = None
-        self.changed = asyncio.Event()
-        """Wakes its task while parts are awaited."""
-
-    def fail(self, fault: ImageFault) -> None:
-        """Let it fail, unless it has already. It stops costing now; its task sends the error frame in its turn."""
-        if self.fault is None:
-            self.fault = fault
-            self.changed.set()
-            if self.work is not None:
-                self.work.stop(fault)
-            self.drop()
-
-    def drop(self) -> None:
-        """Let go of its source and its patches. Doing it twice is harmless."""
-        if self.work is not None:
-            self.work.let_go()
-        elif self.source is not None:
-            self.source.drop()
-
-
 class ImageStream:
     """The state of one stream.
 
     Args:
         settings: credits and timeouts.
-        pool: does the work.
+        pictures: where patches come from.
+        regions: shared memory.
         counters: where the stream counts; also has the budget of the sources.
         draining: set when the server is about to stop.
-        write: hands a frame to the transport.
+        context: of the call.
     """
 
     def __init__(
-        self, settings: PreprocessSettings, pool: WorkPool, counters: Counters, draining: asyncio.Event, write: Write
+        self,
+        settings: PreprocessSettings,
+        pictures: SharedPictures,
+        regions: Regions,
+        counters: Counters,
+        draining: asyncio.Event,
+        context: Context,
     ) -> None:
         self._settings = settings
-        self._pool = pool
+        self._shared = pictures
+        self._regions = regions
         self._counters = counters
         self._draining = draining
-        self._writer = FrameWriter(write, settings.stall_timeout_seconds)
-        self._window = asyncio.Semaphore(settings.images_started_per_stream)
+        self._scope = caller_scope(context)
+        self._deadline = call_deadline(context)
+        self._writer = FrameWriter(context.write, settings.stall_timeout_seconds)
+        self._party = Party(settings.images_started_per_stream)
         self._tasks = asyncio.TaskGroup()
-        self._pictures: dict[str, _Picture] = {}
+        self._pictures: dict[str, Arrival] = {}
         self._none_in_flight = asyncio.Event()
         self._none_in_flight.set()
         self._answered: OrderedDict[str, None] = OrderedDict()
@@ -116,8 +93,7 @@ class ImageStream:
                     self._take(step)
                 drain.cancel()
                 for picture in self._pictures.values():
-                    if not picture.ended and picture.fault is None:
-                        picture.fail(_too_short(picture, "end"))
+                    picture.take_end_of_stream()
         except BaseExceptionGroup as group:
             raise _most_telling(group) from None
         finally:
@@ -138,9 +114,11 @@ class ImageStream:
             case "begin":
                 self._begin(step.begin)
             case "data":
-                self._receive(step.data)
+                if (picture := self._find(step.data.image_id, "data.image_id")) is not None:
+                    picture.take_part(step.data)
             case "end":
-                self._end(step.end.image_id)
+                if (picture := self._find(step.end.image_id, "end.image_id")) is not None:
+                    picture.take_end()
             case "cancel":
                 if (picture := self._find(step.cancel.image_id, "cancel.image_id")) is not None:
                     picture.fail(ImageFault(Reason.CANCELLED, "cancelled by its caller"))
@@ -163,7 +141,7 @@ class ImageStream:
                 retry_delay=RETRY_DELAY,
             )
         self._answered.pop(image_id, None)
-        picture = self._pictures[image_id] = _Picture(image_id)
+        picture = self._pictures[image_id] = Arrival(image_id, self._settings.stall_timeout_seconds)
         self._none_in_flight.clear()
         self._counters.images_in_flight += 1
         try:
@@ -172,7 +150,7 @@ class ImageStream:
             picture.fail(fault)
         self._tasks.create_task(self._answer(picture))
 
-    def _admit(self, picture: _Picture, begin: ImageBegin) -> None:
+    def _admit(self, picture: Arrival, begin: ImageBegin) -> None:
         if self._draining.is_set():
             raise ImageFault(
                 Reason.DRAINING, "the server stops; send the picture to another one", retry_delay=RETRY_DELAY
@@ -186,144 +164,123 @@ class ImageStream:
                 f"{request.total_bytes}; a stream may have {images} with {size} bytes",
                 retry_delay=RETRY_DELAY,
             )
-        picture.source = Source(self._counters.sources, request.total_bytes)
+        if request.region is not None:
+            self._regions.check(request.region, self._scope)
+        if request.source_sha256 is None:
+            picture.expect_parts(self._room_for(request))
         picture.request = request
-        picture.credit_bytes = request.total_bytes
         self._credited_images += 1
         self._credited_bytes += request.total_bytes
-        self._extend_deadline(picture)
+        deadlines = [self._deadline] if self._deadline is not None else []
+        if request.timeout is not None:
+            deadlines.append(asyncio.get_running_loop().time() + request.timeout)
+        if deadlines:
+            picture.fail_at(min(deadlines))
 
-    def _receive(self, part: ImageData) -> None:
-        picture = self._find(part.image_id, "data.image_id")
-        if picture is None or picture.source is None or picture.fault is not None:
-            return  # the rest of a picture that failed
-        source, data = picture.source, part.data
-        if len(data) > MAX_PART_BYTES:
-            picture.fail(
-                ImageFault(Reason.INVALID_FIELD, f"a part has {len(data)} bytes; at most {MAX_PART_BYTES}", "data.data")
-            )
-        elif part.offset != source.received:
-            picture.fail(
-                ImageFault(
-                    Reason.SOURCE_LENGTH_MISMATCH,
-                    f"a part begins at {part.offset}; expected {source.received}, where the one before ended",
-                    "data.offset",
-                )
-            )
-        elif source.received + len(data) > source.total_bytes or picture.ended:
-            picture.fail(
-                ImageFault(
-                    Reason.SOURCE_LENGTH_MISMATCH,
-                    f"the part at {part.offset} ends at {part.offset + len(data)}, after `end` or over the "
-                    f"{source.total_bytes} bytes that begin.total_bytes told",
-                    "data.data",
-                )
-            )
-        elif data:
-            source.append(data)
-            self._extend_deadline(picture)
+    def _room_for(self, request: PictureRequest) -> Source:
+        """Memory for a picture that is about to be sent, if it can soon be made.
 
-    def _end(self, image_id: str) -> None:
-        picture = self._find(image_id, "end.image_id")
-        if picture is None or picture.source is None or picture.fault is not None:
-            return
-        if picture.ended:
-            picture.fail(ImageFault(Reason.INVALID_FIELD, "the picture was ended twice", "end.image_id"))
-        elif picture.source.received < picture.source.total_bytes:
-            picture.fail(_too_short(picture, "begin.total_bytes"))
-        else:
-            picture.ended = True
-            picture.changed.set()
+        Raises:
+            ImageFault: OVERLOADED.
+        """
+        self._shared.check_room(self._party)
+        return Source(self._counters.sources, request.total_bytes, retry_delay=self._shared.retry_delay)
 
-    def _find(self, image_id: str, field: str) -> _Picture | None:
+    def _find(self, image_id: str, field: str) -> Arrival | None:
         """The picture in flight of that id; None: it had its last frame already."""
         picture = self._pictures.get(image_id)
         if picture is None and image_id not in self._answered:
             raise _stream_fault(field, f"no picture {image_id[:MAX_ID_BYTES]!r} was begun")
         return picture
 
-    def _extend_deadline(self, picture: _Picture) -> None:
-        picture.parts_deadline = asyncio.get_running_loop().time() + self._settings.stall_timeout_seconds
-
     # Answers
 
-    async def _answer(self, picture: _Picture) -> None:
+    async def _answer(self, picture: Arrival) -> None:
         """One picture, from its `begin` to its last frame."""
         try:
-            picture.work = await self._start_when_whole(picture)
-            async with aclosing(patch_frames(picture.image_id, picture.work)) as frames:
-                async for frame in frames:
-                    await self._send(picture, frame)
+            subscription = await self._subscribe(picture)
+            send = partial(self._send, picture)
+            destination = destination_of(subscription.request, picture.image_id, self._regions, self._scope, send)
+            await deliver(subscription, picture.image_id, destination, send, partial(self._send_last, picture))
         except ImageFault as fault:
             picture.drop()
             await self._send_error(picture, fault)
         finally:
             picture.drop()
 
-    async def _start_when_whole(self, picture: _Picture) -> Work:
-        now = asyncio.get_running_loop().time
-        while True:
-            if picture.fault is not None:
-                raise picture.fault
-            if picture.ended:
-                assert picture.request is not None
-                assert picture.source is not None
-                return self._pool.start(picture.request, picture.source, self._window)
-            if now() >= picture.parts_deadline:
-                timeout = self._settings.stall_timeout_seconds
-                raise ImageFault(Reason.STALLED, f"no part of the picture came for {timeout:g} s", "data")
-            picture.changed.clear()
-            try:
-                async with asyncio.timeout_at(picture.parts_deadline):
-                    await picture.changed.wait()
-            except TimeoutError:
-                pass  # unless parts have moved the deadline
+    async def _subscribe(self, picture: Arrival) -> Subscription:
+        """Its patches, from wherever they come: by its hash alone, or from its source when that is whole."""
+        if picture.fault is not None:
+            raise picture.fault
+        request, scope = picture.request, self._scope
+        assert request is not None
+        if request.source_sha256 is not None:
+            key = self._shared.key(request, request.source_sha256, scope)
+            if self._shared.knows(key, scope):
+                await self._placed(picture)
+                if (found := self._shared.find(key, scope, request, self._party)) is not None:
+                    picture.subscribed(found)
+                    return found
+                picture.give_up_place()
+            picture.expect_parts(self._room_for(request))
+            await self._send(picture, source_needed_frame(picture.image_id))
+        source = await picture.until_whole()
+        if request.source_sha256 not in (None, source.sha256):
+            raise ImageFault(
+                Reason.SOURCE_HASH_MISMATCH,
+                f"the bytes that came have SHA-256 {source.sha256.hex()}",
+                "begin.source_sha256",
+            )
+        await self._placed(picture)
+        key = self._shared.key(request, source.sha256, scope)
+        subscription = self._shared.subscribe(key, scope, request, source, self._party)
+        picture.subscribed(subscription)
+        return subscription
+
+    async def _placed(self, picture: Arrival) -> None:
+        self._counters.images_queued += 1
+        try:
+            await picture.until_placed(self._party)
+        finally:
+            self._counters.images_queued -= 1
 
     async def _send_settings(self) -> None:
-        settings = StreamSettings(
-            max_images_in_flight=self._settings.max_images_in_flight,
-            max_bytes_in_flight=self._settings.max_bytes_in_flight,
+        await self._writer.write(
+            settings_frame(self._settings.max_images_in_flight, self._settings.max_bytes_in_flight)
         )
-        async with self._writer.turn() as write:
-            await write(PatchFrame(settings=settings))
 
-    async def _send(self, picture: _Picture, frame: PatchFrame) -> None:
+    async def _send(self, picture: Arrival, frame: bytes) -> None:
         async with self._writer.turn() as write:
             if picture.fault is not None:
                 raise picture.fault
-            if frame.HasField("trailer"):
-                self._settle(picture)
-                self._counters.images_served += 1
             await write(frame)
 
-    async def _send_error(self, picture: _Picture, fault: ImageFault) -> None:
+    async def _send_last(self, picture: Arrival, frame: bytes) -> None:
+        async with self._writer.turn() as write:
+            if picture.fault is not None:
+                raise picture.fault
+            self._settle(picture)
+            self._counters.images_served += 1
+            await write(frame)
+
+    async def _send_error(self, picture: Arrival, fault: ImageFault) -> None:
         async with self._writer.turn() as write:
             self._settle(picture)
             self._counters.images_failed[fault.reason] += 1
-            await write(PatchFrame(image_id=picture.image_id, error=fault.image_error()))
+            await write(error_frame(picture.image_id, fault.image_error()))
 
-    def _settle(self, picture: _Picture) -> None:
+    def _settle(self, picture: Arrival) -> None:
         """The picture's last frame is next. Its id and credits are free before the caller can know of it."""
         del self._pictures[picture.image_id]
         self._counters.images_in_flight -= 1
-        if picture.credit_bytes is not None:
+        if picture.request is not None:
             self._credited_images -= 1
-            self._credited_bytes -= picture.credit_bytes
+            self._credited_bytes -= picture.request.total_bytes
         self._answered[picture.image_id] = None
         if len(self._answered) > _MAX_ANSWERED_IDS:
             self._answered.popitem(last=False)
         if not self._pictures:
             self._none_in_flight.set()
-
-
-def _too_short(picture: _Picture, field: str) -> ImageFault:
-    assert picture.source is not None
-    received, total = picture.source.received, picture.source.total_bytes
-    return ImageFault(
-        Reason.SOURCE_LENGTH_MISMATCH,
-        f"the picture has {total} bytes, and {received} came before its end or the end of the stream",
-        field,
-    )
 
 
 def _stream_fault(field: str, message: str) -> Refusal:

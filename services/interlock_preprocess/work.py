@@ -1,33 +1,33 @@
 """The work on pictures: a bounded pool of threads, and one picture's life in it.
 
-A picture is queued, measured (its header is read), admitted, decoded, cut into patches, and held until its patches are
-handed on. This life belongs to no call: a call that ends only says that it wants the patches no more. Then a queued
-picture is skipped, a decode runs to its end and keeps its thread, a kernel stops at its next strip, and only when the
-thread has returned is the memory counted as free.
+A picture waits for its turn, is measured (its header is read), admitted, decoded, and cut into patches. This life
+belongs to no call: a call that ends only leaves the patches, and when nobody wants them any more the work ends as
+early as may be. Then a queued picture is skipped, a decode runs to its end and keeps its thread, a kernel stops at its
+next strip, and only when the thread has returned is the memory counted as free.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TypeVar
 
+import google_crc32c
 import numpy as np
-from numpy.typing import NDArray
 
 from interlock.reasons import Reason
 from interlock.serving.config import SettingsError
-from interlock.vision import Plan, VisionError, kernels
+from interlock.vision import GrowingPicture, Picture, VisionError, kernels
 from interlock_preprocess import memory
-from interlock_preprocess.admission import Source
+from interlock_preprocess.admission import Grant, Source
 from interlock_preprocess.counters import Counters
-from interlock_preprocess.faults import ImageFault
-from interlock_preprocess.pictures import pixels, work_bytes
+from interlock_preprocess.output import Cut, Making, Output
+from interlock_preprocess.pictures import growing_pixels, pixels, work_bytes
 from interlock_preprocess.requests import PictureRequest
-from interlock_preprocess.settings import PreprocessSettings
+from interlock_preprocess.settings import MIB, PreprocessSettings
+from interlock_preprocess.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -35,35 +35,22 @@ _IDLE_SECONDS = 1.0  # before freed memory is given back
 
 _T = TypeVar("_T")
 
+Keep = Callable[[Output, int], Grant | None]
+"""Offers an output of so many bytes to the cache: its memory there, or None if it is not kept."""
+
+Over = Callable[["Work"], None]
+"""Says that nobody can join the work any more."""
+
 
 class _Stopped(Exception):  # noqa: N818 - a way out of a thread, not an error
     """Ends a thread's work on a picture that nobody wants any more."""
 
 
-@dataclass(frozen=True)
-class Cut:
-    """How a picture was decoded and how it is cut into patches."""
-
-    plan: Plan
-    width: int
-    height: int
-    source_format: str
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Seconds."""
-
-    queue: float
-    decode: float
-    kernel: float
-
-
 class WorkPool:
-    """Threads that decode and run the kernel, and the queue before them.
+    """Threads that decode and run the kernel, and the lines before them.
 
     Args:
-        settings: number of threads, kernel.
+        settings: number of threads, kernel, bounds of the lines.
         counters: where the pool counts; also has the budget of the work.
 
     Raises:
@@ -76,21 +63,22 @@ class WorkPool:
             self.kernel = kernels.get(settings.kernel)
         except ValueError as error:
             raise SettingsError(str(error)) from None
-        self.slots = asyncio.Semaphore(settings.worker_threads)
+        self.turns = Turns(settings.worker_threads, settings.max_queued_images, settings.max_queue_seconds)
+        self._thread_count = settings.worker_threads
         self._threads = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="picture")
         self._lives: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    def start(self, request: PictureRequest, source: Source, window: asyncio.Semaphore) -> "Work":
-        """Queue a picture that has arrived whole. The work now owns `source`.
+    def start(self, request: PictureRequest, source: Source, *, over: Over, keep: Keep) -> "Work":
+        """Begin the life of a picture that has arrived whole. It waits until its turn stands in a line.
 
         Args:
             request: what to make of it.
-            source: its bytes.
-            window: bounds how many pictures of one stream may have left the queue.
+            source: its bytes; the work now owns them.
+            over: called with the work when nobody can join it any more; it may be called twice.
+            keep: called with the output when it is whole.
         """
-        work = Work(self, request, source, window)
-        self.counters.images_held += 1
+        work = Work(self, request, source, over, keep)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         life = asyncio.create_task(work.live(), name="picture")
@@ -100,15 +88,25 @@ class WorkPool:
 
     def _life_ended(self, life: asyncio.Task[None]) -> None:
         self._lives.discard(life)
-        self.counters.images_held -= 1
         if not self._lives:
-            self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
+            self._rest_soon()
+
+    def _rest_soon(self) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
 
     def _rest(self) -> None:
-        self._threads.submit(memory.return_freed_memory)
+        if self.counters.images_held:  # patches are still being handed on; their memory is to be given back too
+            self._rest_soon()
+        else:
+            self._threads.submit(memory.return_freed_memory)
+
+    @property
+    def threads_for_one(self) -> int:
+        """Threads that one picture may use: all where no other needs them."""
+        return self._thread_count if self.turns.idle else 1
 
     async def in_thread(self, function: Callable[[], _T]) -> _T:
-        """Run `function` in a thread of the pool. The caller holds a slot."""
+        """Run `function` in a thread of the pool. The caller's turn has come."""
         self.counters.thread_begins()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function)
@@ -116,7 +114,7 @@ class WorkPool:
             self.counters.thread_returned()
 
     async def close(self) -> None:
-        """Wait until every picture was let go and every thread has returned. Start no work after it."""
+        """Wait until every thread has returned. Start no work after it."""
         while self._lives:
             await asyncio.wait(self._lives)
         if self._idle_timer is not None:
@@ -125,123 +123,85 @@ class WorkPool:
 
 
 class Work:
-    """One picture's life. Made by `WorkPool.start`; `let_go` must be called in the end."""
+    """One picture's life. Made by `WorkPool.start`."""
 
-    def __init__(self, pool: WorkPool, request: PictureRequest, source: Source, window: asyncio.Semaphore) -> None:
+    def __init__(self, pool: WorkPool, request: PictureRequest, source: Source, over: Over, keep: Keep) -> None:
         self._pool = pool
+        self._request = request
         self._source = source
-        self._window = window
+        self._over = over
+        self._keep = keep
         self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
         self._wanted = True
-        self._let_go = asyncio.Event()
         self._interruptible: asyncio.Task[None] | None = None
-        self._patches: NDArray[np.uint16] | None = None
-        self._rows_done = 0
-        self._arrived = perf_counter()
-        self.request = request
-        self.fault: ImageFault | None = None
-        self.cut: Cut | None = None
-        self.timings: Timings | None = None
+        self.turn = pool.turns.turn()
+        self.output = Output(pool.counters, unwanted=self._stop)
 
-    # What the call uses
-
-    async def until_cut(self) -> Cut:
-        """How the picture is cut, once it is decoded.
-
-        Raises:
-            ImageFault: the picture failed or was stopped; so with all that wait.
-        """
-        await self._until(lambda: self.cut is not None)
-        assert self.cut is not None
-        return self.cut
-
-    async def until_done(self) -> Timings:
-        """The timings, once all patches are there and the thread has returned."""
-        await self._until(lambda: self.timings is not None)
-        assert self.timings is not None
-        return self.timings
-
-    async def patches(self, first: int, last: int) -> bytes:
-        """The bytes of the patches `first` to before `last`, once their rows are done."""
-        cut = await self.until_cut()
-        rows = -(-last // cut.plan.grid_width)
-        await self._until(lambda: self._rows_done >= rows)
-        assert self._patches is not None
-        return self._patches.reshape(-1, self._patches[0, 0].size)[first:last].tobytes()
-
-    def stop(self, fault: ImageFault) -> None:
-        """Let the picture fail with `fault`, unless it has failed already, and stop work on it as soon as may be."""
-        if self.fault is None:
-            self.fault = fault.with_traceback(None)  # whose frames would hold the picture
-            self._wanted = False
-            self._changed.set()
-            if self._interruptible is not None:
-                self._interruptible.cancel()
-
-    def let_go(self) -> None:
-        """The patches are handed on, or wanted no more: their memory may go. Doing it twice is harmless."""
-        if self.timings is None:
-            self.stop(ImageFault(Reason.CANCELLED, "the picture is no longer wanted"))
-        self._patches = None
-        self._let_go.set()
-
-    async def _until(self, reached: Callable[[], bool]) -> None:
-        while True:
-            if self.fault is not None:
-                raise self.fault
-            if reached():
-                return
-            self._changed.clear()
-            await self._changed.wait()
-
-    # The life itself
+    def _stop(self) -> None:
+        """Nobody wants the patches."""
+        self._wanted = False
+        self._over(self)
+        if self._interruptible is not None:
+            self._interruptible.cancel()
 
     async def live(self) -> None:
-        """From the queue to the moment when the last of the picture's memory is free. Only the pool runs it."""
-        async with AsyncExitStack() as held:
+        """From the queue to the moment when nothing is left but the patches. Only the pool runs it."""
+        grant: Grant | None = None
+        kept = False
+        try:
+            await self._begin()
             try:
-                await self._work(held)
-            except ImageFault as fault:
-                self.stop(fault)
-            except VisionError as error:
-                self.stop(self.request.fault_of(error))
-            except _Stopped:
-                pass
-            except Exception:
-                _log.exception("a picture failed in a way that no picture should")
-                self.stop(ImageFault(Reason.INTERNAL, "the server failed at this picture; its log has the cause"))
+                data = self._source.whole()
+                grant = await self._admit(data)
+                making = await self._pool.in_thread(lambda: self._decode_and_cut(data))
             finally:
-                self._source.drop()
-            await self._let_go.wait()
+                self._pool.turns.give_back()
+            self.output.finish(making)
+            size = self.output.size
+            if in_cache := self._keep(self.output, size):
+                grant.give_back()
+                grant, kept = in_cache, True
+            else:
+                grant.shrink(size)
+        except _Stopped:
+            pass
+        except VisionError as error:
+            self.output.fail(error)
+        except Exception:
+            _log.exception("a picture failed in a way that no picture should")
+            self.output.fail(
+                VisionError(Reason.INTERNAL, "", "the server failed at this picture; its log has the cause")
+            )
+        finally:
+            self._over(self)
+            self._source.drop()
+            if self.output.making is None and grant is not None:
+                grant.give_back()
+                grant = None
+            self.output.work_ended(grant, kept=kept)
 
-    async def _work(self, held: AsyncExitStack) -> None:
-        pool, counters = self._pool, self._pool.counters
+    async def _begin(self) -> None:
+        """Wait for a thread."""
+        counters = self._pool.counters
         counters.images_queued += 1
         try:
             with self._waiting():
-                await held.enter_async_context(self._window)
-                await pool.slots.acquire()
+                await self._pool.turns.come(self.turn)
         finally:
             counters.images_queued -= 1
-        try:
-            data = self._source.whole()
-            size = await pool.in_thread(lambda: work_bytes(self.request, data))
-            if size > counters.work.limit:
-                raise ImageFault(
-                    Reason.SOURCE_TOO_LARGE,
-                    f"the picture may take {size} bytes of memory; this server has {counters.work.limit} for all",
-                    self.request.source_field,
-                )
-            with self._waiting():
-                grant = await counters.work.take(size)
-            held.callback(grant.give_back)
-            self.timings = await pool.in_thread(lambda: self._decode_and_cut(data))
-            self._changed.set()
-            if self.cut is not None:
-                grant.shrink(self.cut.plan.canvas_width * self.cut.plan.canvas_height * 6)
-        finally:
-            pool.slots.release()
+
+    async def _admit(self, data: bytes) -> Grant:
+        """Wait for the memory that the picture takes."""
+        pool, budget = self._pool, self._pool.counters.work
+        size = await pool.in_thread(lambda: work_bytes(self._request, data))
+        if size > budget.limit:
+            raise VisionError(
+                Reason.SOURCE_TOO_LARGE,
+                "encoded",
+                f"the picture may take {size} bytes of memory; this server has {budget.limit} for all",
+            )
+        with self._waiting():
+            return await budget.take(size)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -260,31 +220,50 @@ class Work:
 
     # In a thread
 
-    def _decode_and_cut(self, data: bytes) -> Timings:
+    def _decode_and_cut(self, data: bytes) -> Making:
         begun = perf_counter()
-        picture = pixels(self.request, data)
-        decoded = perf_counter() if self.request.raw_size is None else begun
-        profile = self.request.profile
-        plan = self.request.plan_for(picture.width, picture.height)
+        threads = self._pool.threads_for_one
+        growing = growing_pixels(self._request, data) if threads > 1 else None
+        if growing is None:
+            return self._cut(pixels(self._request, data), threads, begun)
+        with growing:
+            return self._cut(growing, 1, begun)  # which waits for rows most of its time
+
+    def _cut(self, picture: Picture | GrowingPicture, threads: int, begun: float) -> Making:
+        request, output = self._request, self.output
+        decode = perf_counter() - begun if request.raw_size is None else 0.0
+        profile = request.profile
+        plan = request.plan_for(picture.width, picture.height)
         patches = np.empty((plan.grid_height, plan.grid_width, 3, profile.patch_size, profile.patch_size), np.uint16)
+        buffer = patches.reshape(-1).view(np.uint8)
+        row_bytes = plan.grid_width * request.patch_bytes
         cut = Cut(plan, picture.width, picture.height, picture.format)
-        self._loop.call_soon_threadsafe(self._begin_cutting, cut, patches)
-        self._checkpoint(0)
-        self._pool.kernel.resize_patchify(picture.rgb, plan, profile, patches, checkpoint=self._checkpoint)
-        return Timings(queue=begun - self._arrived, decode=decoded - begun, kernel=perf_counter() - decoded)
+        self._loop.call_soon_threadsafe(output.begin, cut, buffer)
+        crc32c, summed, told = 0, 0, 0
 
-    def _checkpoint(self, rows_done: int) -> None:
-        if not self._wanted:
-            raise _Stopped
-        self._loop.call_soon_threadsafe(self._advance, rows_done)
+        def checkpoint(rows_done: int) -> None:
+            """Called after each strip: its bytes are summed while they are still in the processor's cache."""
+            nonlocal crc32c, summed, told
+            if not self._wanted:
+                raise _Stopped
+            done = rows_done * row_bytes
+            crc32c = google_crc32c.extend(crc32c, buffer[summed:done])
+            summed = done
+            if done // MIB > told:  # waking the event loop is worth it only for a piece that can be sent
+                told = done // MIB
+                self._loop.call_soon_threadsafe(output.advance, rows_done)
 
-    # Called from that thread, in the event loop
+        def rows_ready(rows: int) -> None:
+            """Called before rows of the picture are read."""
+            nonlocal decode
+            before = perf_counter()
+            picture.wait_for(rows)
+            decode += perf_counter() - before
 
-    def _begin_cutting(self, cut: Cut, patches: NDArray[np.uint16]) -> None:
-        if self._wanted:
-            self.cut, self._patches = cut, patches
-            self._changed.set()
-
-    def _advance(self, rows_done: int) -> None:
-        self._rows_done = rows_done
-        self._changed.set()
+        checkpoint(0)
+        self._pool.kernel.resize_patchify(
+            picture.rgb, plan, profile, patches, threads=threads, checkpoint=checkpoint, rows_ready=rows_ready
+        )
+        seconds = perf_counter() - begun
+        self._pool.turns.note_seconds(seconds)
+        return Making(begun, decode=decode, kernel=seconds - decode, crc32c=crc32c)

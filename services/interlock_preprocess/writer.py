@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from interlock.preprocess.v1.preprocess_pb2 import PatchFrame
 from interlock.reasons import Reason
 from interlock.serving import Refusal
 
-Write = Callable[[PatchFrame], Awaitable[None]]
-"""Hands one frame to the transport, when the reader has room for it."""
+Write = Callable[[bytes], Awaitable[None]]
+"""Hands one frame, the bytes of a `PatchFrame`, to the transport, when the reader has room for it."""
 
 
 class FrameWriter:
@@ -34,7 +33,16 @@ class FrameWriter:
         async with self._lock:
             yield self._write_in_time
 
-    async def _write_in_time(self, frame: PatchFrame) -> None:
+    async def write(self, frame: bytes) -> None:
+        """Write one frame in its turn.
+
+        Raises:
+            Refusal: STALLED.
+        """
+        async with self.turn() as write:
+            await write(frame)
+
+    async def _write_in_time(self, frame: bytes) -> None:
         try:
             async with asyncio.timeout(self._stall_timeout):
                 await self._write(frame)

@@ -3,16 +3,18 @@
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from cli.running import COMMAND, PATIENCE, environment, error_line
+from cli.running import COMMAND, PATIENCE, environment, error_line, serving
 from interlock.vision import (
     DEFAULT_PROFILE_NAME,
     PROFILES,
@@ -25,6 +27,7 @@ from interlock.vision import (
     kernels,
     plan,
 )
+from interlock_cli.progress import speed
 from vision.corpus import FILES, FOLDER, pixels_are_promised, read, sha256
 
 PROFILE = PROFILES[DEFAULT_PROFILE_NAME]
@@ -281,6 +284,7 @@ def test_on_a_terminal_several_pictures_have_a_progress_bar_on_stderr(tmp_path):
     os.close(ours)
     assert process.returncode == 1
     assert b"2/2" in shown
+    assert re.search(rb"[0-9.]+/s  [0-9.]+ MP/s", shown)
     assert b"[IMAGE_EMPTY, field encoded]" in shown
     assert stdout.splitlines()[1].startswith(b"out/png_rgb8.png.npy")
 
@@ -293,3 +297,27 @@ def test_a_picture_that_the_service_refuses_ends_the_command(run, services, pict
     result = run("preprocess", FOLDER / picture, "-o", "a.npy", "--address", services, "--profile", profile)
     assert (result.returncode, result.stdout) == (1, "")
     assert reason in result.stderr
+
+
+def test_a_service_on_this_host_puts_the_patches_into_shared_memory(run, tmp_path):
+    files = [FOLDER / "png_wide_2400x1080.png", FOLDER / "png_rgb8.png"]
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
+        serving(tmp_path, "preprocess", "--shared-memory-folder", folder) as address,
+    ):
+        command = ["preprocess", *files, "-o", "out", "--address", address, "--json"]
+        for given, expected in ((["--shared-memory-folder", folder], True), ([], False)):
+            result = run(*command, *given)
+            assert (result.returncode, result.stderr) == (0, "")
+            for picture, file in zip(json.loads(result.stdout)["pictures"], files, strict=True):
+                assert picture["in_shared_memory"] == expected
+                assert np.array_equal(np.load(tmp_path / picture["output"]), _reference(file.read_bytes()))
+        assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("pictures", "pixels", "seconds", "shown"),
+    [(1, 0, 0.0, "1000/s  0.0 MP/s"), (3, 36_000_000, 2.0, "1.5/s  18.0 MP/s"), (995, 10**9, 10.0, "100/s  100 MP/s")],
+)
+def test_speeds_are_shown_in_a_few_digits(pictures, pixels, seconds, shown):
+    assert speed(pictures, pixels, seconds) == shown

@@ -3,95 +3,28 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from client.preprocess_served import CORPUS, Running, Start, reason_or_reference, reference
 from client.scripted import PATIENCE, QUICK, Face
 from interlock.client import AsyncPreprocessClient, ImageFailedError, NotFoundError, Picture, RawRgb
 from interlock.reasons import Reason
-from interlock.serving import Server, ServerSettings
 from interlock.vision import (
     DEFAULT_PROFILE_NAME,
     MAX_PIXELS,
     PROFILES,
     AlphaHandling,
     DecodeOptions,
-    Plan,
-    VisionError,
     VisionProfile,
     decode,
-    kernels,
     plan,
     token_types,
 )
-from interlock_preprocess import PreprocessService, PreprocessSettings, add_preprocess
 
-CORPUS = sorted(path for path in (Path(__file__).parent.parent / "data" / "corpus").iterdir() if path.suffix != ".json")
 PHOTO = next(path for path in CORPUS if path.name == "jpeg_baseline_420.jpg")
 RED, GREEN = np.random.default_rng(7).integers(0, 256, (2, 1100, 1000, 3), np.uint8)
-
-
-@dataclass(frozen=True)
-class Running:
-    address: str
-    service: PreprocessService
-
-    async def at_rest(self) -> bool:
-        """Waits until nothing is open, queued, at work or held."""
-        async with asyncio.timeout(PATIENCE):
-            while not self.service.counters.at_rest:  # noqa: ASYNC110  # plain counters
-                await asyncio.sleep(0.01)
-        return True
-
-
-Start = Callable[..., Awaitable[Running]]
-
-
-@pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    """Starts Preprocess services; stops them afterwards."""
-    started: list[tuple[Server, PreprocessService]] = []
-
-    async def start_one(**settings: object) -> Running:
-        server = Server(ServerSettings(port=0))
-        service = add_preprocess(server, PreprocessSettings(**settings))
-        started.append((server, service))
-        return Running(f"127.0.0.1:{await server.start()}", service)
-
-    yield start_one
-    for server, service in started:
-        await server.stop(0)
-        await service.close()
-
-
-@pytest.fixture
-async def running(start: Start) -> Running:
-    return await start()
-
-
-def reference(
-    source: Path | NDArray[np.uint8],
-    profile: VisionProfile = PROFILES[DEFAULT_PROFILE_NAME],
-    options: DecodeOptions | None = None,
-    geometry: Plan | None = None,
-) -> NDArray[np.uint16]:
-    """The patches, made on this side by the oracle."""
-    rgb = source if isinstance(source, np.ndarray) else decode(source.read_bytes(), options or DecodeOptions()).rgb
-    height, width, _ = rgb.shape
-    return kernels.get("reference").resize_patchify(rgb, geometry or plan(width, height, profile), profile)
-
-
-def reason_or_reference(path: Path) -> NDArray[np.uint16] | Reason:
-    """The patches, or the reason for which there are none."""
-    try:
-        return reference(path)
-    except VisionError as error:
-        return error.reason
 
 
 async def test_every_file_of_the_corpus_gives_the_reference_bytes_or_its_reason(face: Face, running: Running) -> None:

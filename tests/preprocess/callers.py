@@ -14,7 +14,8 @@ from grpc_status import rpc_status
 from PIL import Image
 
 from interlock.preprocess.v1 import preprocess_pb2 as pb
-from interlock.vision import DEFAULT_PROFILE_NAME, PROFILES, DecodeOptions, VisionProfile, decode, kernels, plan
+from interlock.vision import DEFAULT_PROFILE_NAME, PROFILES, DecodeOptions, VisionProfile, decode, plan
+from interlock.vision.kernels import reference
 
 PROFILE = PROFILES[DEFAULT_PROFILE_NAME]
 
@@ -27,10 +28,10 @@ def picture_file(seed: int, width: int, height: int, file_format: str = "PNG") -
     return file.getvalue()
 
 
-def flat_file(width: int, height: int) -> bytes:
+def flat_file(width: int, height: int, blue: int = 90) -> bytes:
     """A picture of one colour: a small file, and patches as large as any other's."""
     file = io.BytesIO()
-    Image.new("RGB", (width, height), (10, 200, 90)).save(file, "PNG")
+    Image.new("RGB", (width, height), (10, 200, blue)).save(file, "PNG")
     return file.getvalue()
 
 
@@ -38,7 +39,7 @@ def reference_patches(data: bytes, profile: VisionProfile = PROFILE, options: De
     """The patch buffer that a picture file must give."""
     rgb = decode(data, options).rgb
     geometry = plan(rgb.shape[1], rgb.shape[0], profile)
-    return kernels.get("reference").resize_patchify(rgb, geometry, profile).tobytes()
+    return reference.resize_patchify(rgb, geometry, profile).tobytes()
 
 
 def begin(image_id: str, total_bytes: int, kind: int = pb.SOURCE_KIND_ENCODED, **fields) -> pb.PreprocessImagesRequest:
@@ -71,6 +72,8 @@ def whole(image_id: str, data: bytes, *, part_bytes: int = 1 << 20, **fields) ->
 class Answer:
     """What one picture was answered with."""
 
+    asked: bool = False
+    """Its source was asked for."""
     header: pb.PatchHeader | None = None
     buffer: bytearray = field(default_factory=bytearray)
     chunk_sizes: list[int] = field(default_factory=list)
@@ -85,6 +88,10 @@ class Answer:
         """Check that the frame fits to those before it."""
         assert not self.ended, "a frame after the last one"
         match frame.WhichOneof("frame"):
+            case "source_needed":
+                assert self.header is None
+                assert not self.asked
+                self.asked = True
             case "header":
                 assert self.header is None
                 assert frame.header.dtype == pb.PATCH_DTYPE_BF16

@@ -58,7 +58,7 @@ async def running(serve: Serve) -> Running:
 
 @pytest.fixture
 def decode_gate(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    """Holds every decode before it begins."""
+    """Holds every decode before it begins; all are decoded as a whole."""
     gate = Gate()
 
     def pixels(request, data):
@@ -66,6 +66,7 @@ def decode_gate(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]
         return pictures.pixels(request, data)
 
     monkeypatch.setattr(work, "pixels", pixels)
+    monkeypatch.setattr(work, "growing_pixels", lambda request, data: None)
     yield gate
     gate.open()
 
@@ -76,12 +77,12 @@ def kernel_gate(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]
     gate = Gate()
     kernel = kernels.get()
 
-    def resize_patchify(rgb, plan, profile, out, *, checkpoint):
+    def resize_patchify(rgb, plan, profile, out, *, checkpoint, **options):
         def held_checkpoint(rows_done: int) -> None:
             gate.wait()
             checkpoint(rows_done)
 
-        return kernel.resize_patchify(rgb, plan, profile, out, checkpoint=held_checkpoint)
+        return kernel.resize_patchify(rgb, plan, profile, out, checkpoint=held_checkpoint, **options)
 
     monkeypatch.setattr(kernels, "get", lambda name: kernels.Kernel("held", resize_patchify))
     yield gate

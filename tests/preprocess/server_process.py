@@ -1,19 +1,25 @@
-"""A Preprocess server as a process of its own. Prints its port; ends when its standard input is closed."""
+"""A Preprocess server without a cache, as its own process. Prints its port; ends when its standard input is closed.
+
+Its first argument may be further settings, as JSON.
+"""
 
 import asyncio
+import json
 import sys
 
 from interlock.serving import Server, ServerSettings
-from interlock_preprocess import add_preprocess
+from interlock.serving.config import resolve
+from interlock_preprocess import PreprocessSettings, add_preprocess
 
 
-async def main() -> None:
+async def main(settings: str = "{}") -> None:
     server = Server(ServerSettings(host="127.0.0.1", port=0))
-    service = add_preprocess(server)
+    flags = {"cache_bytes": 0} | json.loads(settings)
+    service = add_preprocess(server, resolve(PreprocessSettings, flags=flags, environment={}, file={}))
     print(await server.start(), flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await server.stop(0)
     await service.close()
 
 
-asyncio.run(main())
+asyncio.run(main(*sys.argv[1:]))

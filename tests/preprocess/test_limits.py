@@ -44,11 +44,10 @@ async def test_a_caller_that_writes_64_pictures_of_3_mib_before_it_reads_gets_al
 
 async def test_pictures_that_wait_for_a_reader_hold_no_more_patches_than_one_stream_may(serve):
     running = await serve(worker_threads=1)
-    file = flat_file(1500, 1500)
-    patch_bytes = len(reference_patches(file))
+    patch_bytes = len(reference_patches(flat_file(1500, 1500)))
     call = running.stub.PreprocessImages()
     for number in range(20):
-        for step in whole(f"{number}", file):
+        for step in whole(f"{number}", flat_file(1500, 1500, number)):
             await call.write(step)
     counters = running.counters
 
@@ -136,20 +135,21 @@ async def test_refusals_that_nobody_reads_are_bounded(serve):
 
 
 async def test_pictures_wait_for_memory_and_all_get_it(serve):
-    file = picture_file(1, 1000, 1000)
+    files = [flat_file(1000, 1000, number) for number in range(12)]
     running = await serve(worker_threads=4, work_budget_bytes=48 * MIB)  # one at a time
-    answers = await answers_to(running.stub, [step for number in range(12) for step in whole(f"{number}", file)])
-    assert len(answers) == 12
-    assert {answer.patches for answer in answers.values()} == {reference_patches(file)}
+    answers = await answers_to(
+        running.stub, [step for number in range(12) for step in whole(f"{number}", files[number])]
+    )
+    assert [answers[f"{number}"].patches for number in range(12)] == [reference_patches(file) for file in files]
     await until(lambda: running.counters.at_rest)
 
 
 async def test_a_picture_cancelled_while_it_waits_for_memory_lets_the_next_one_have_it(serve, decode_gate):
     running = await serve(worker_threads=2, work_budget_bytes=24 * MIB)  # one at a time
     counters = running.counters
-    file = picture_file(1, 1000, 1000)
+    files = {image_id: picture_file(seed, 1000, 1000) for seed, image_id in enumerate("abc")}
     call = running.stub.PreprocessImages()
-    for image_id in "abc":
+    for image_id, file in files.items():
         for step in whole(image_id, file):
             await call.write(step)
     await until(lambda: counters.work.taken > 0 and counters.images_queued == 1 and counters.threads_busy == 1)
@@ -161,7 +161,7 @@ async def test_a_picture_cancelled_while_it_waits_for_memory_lets_the_next_one_h
     decode_gate.open()
     await call.done_writing()
     answers = await next_answers(call)
-    assert [answers[image_id].patches for image_id in "ac"] == [reference_patches(file)] * 2
+    assert [answers[image_id].patches for image_id in "ac"] == [reference_patches(files[image_id]) for image_id in "ac"]
     assert decode_gate.passed == 2
 
 
@@ -175,8 +175,8 @@ async def test_a_picture_that_could_never_have_enough_memory_is_refused_at_once(
 async def test_40_calls_started_and_cancelled_never_put_more_than_the_limit_to_work(serve, decode_gate):
     running = await serve(worker_threads=2)
     counters = running.counters
-    request = pb.PreprocessImageRequest(encoded=picture_file(1, 400, 300))
-    calls = [running.stub.PreprocessImage(request) for _ in range(40)]
+    requests = [pb.PreprocessImageRequest(encoded=picture_file(seed, 400, 300)) for seed in range(41)]
+    calls = [running.stub.PreprocessImage(request) for request in requests[:40]]
     await until(lambda: counters.threads_busy == 2 and counters.images_queued == 38)
 
     for call in calls:
@@ -187,19 +187,19 @@ async def test_40_calls_started_and_cancelled_never_put_more_than_the_limit_to_w
     assert (counters.threads_busy, counters.images_held) == (2, 2)
     assert counters.work.taken > 0
     assert counters.sources.taken > 0
-    again = running.stub.PreprocessImage(request)
+    again = running.stub.PreprocessImage(requests[40])
     await until(lambda: counters.images_queued == 1)
     assert counters.threads_busy == 2
     decode_gate.open()
     answer = (await next_answers(again))[""]
-    assert answer.patches == reference_patches(request.encoded)
+    assert answer.patches == reference_patches(requests[40].encoded)
     await until(lambda: counters.at_rest)
     assert counters.most_threads_busy == 2
     assert decode_gate.passed == 3
 
 
 async def test_40_calls_cancelled_at_any_moment_leave_nothing_behind(serve):
-    running = await serve(worker_threads=2)
+    running = await serve(worker_threads=2, cache_bytes=0)
     request = pb.PreprocessImageRequest(encoded=picture_file(1, 1600, 1200))
     for number in range(40):
         call = running.stub.PreprocessImage(request)
@@ -231,9 +231,9 @@ async def test_a_kernel_stops_at_its_next_strip_when_its_picture_is_cancelled(se
 
 async def test_a_picture_cancelled_in_the_queue_never_comes_to_work(serve, decode_gate):
     running = await serve(worker_threads=1)
-    file = picture_file(1, 300, 300)
+    files = {image_id: picture_file(seed, 300, 300) for seed, image_id in enumerate("abc")}
     call = running.stub.PreprocessImages()
-    for image_id in "abc":
+    for image_id, file in files.items():
         for step in whole(image_id, file):
             await call.write(step)
     await until(lambda: running.counters.threads_busy == 1 and running.counters.images_queued == 2)
@@ -244,16 +244,15 @@ async def test_a_picture_cancelled_in_the_queue_never_comes_to_work(serve, decod
     decode_gate.open()
     await call.done_writing()
     answers = await next_answers(call)
-    assert [answers[image_id].patches for image_id in "ac"] == [reference_patches(file)] * 2
+    assert [answers[image_id].patches for image_id in "ac"] == [reference_patches(files[image_id]) for image_id in "ac"]
     assert decode_gate.passed == 2
 
 
 async def test_a_picture_cancelled_while_its_reader_does_not_read_stops_costing_at_once(running):
     counters = running.counters
-    file = flat_file(1500, 1500)
     call = running.stub.PreprocessImages()
-    for image_id in "ab":
-        for step in whole(image_id, file):
+    for blue, image_id in enumerate("ab"):
+        for step in whole(image_id, flat_file(1500, 1500, blue)):
             await call.write(step)
     await until(lambda: counters.images_held == 2 and counters.threads_busy == 0 and counters.sources.taken == 0)
 
@@ -287,10 +286,9 @@ async def test_a_picture_whose_parts_stop_coming_is_dropped_and_the_others_serve
 
 async def test_a_reader_that_stalls_loses_its_call_and_holds_nothing(serve):
     running = await serve(stall_timeout_seconds=0.5)
-    file = flat_file(1500, 1500)
     call = running.stub.PreprocessImages()
     for number in range(8):
-        for step in whole(f"{number}", file):
+        for step in whole(f"{number}", flat_file(1500, 1500, number)):
             await call.write(step)
 
     await until(lambda: running.counters.images_in_flight > 0)

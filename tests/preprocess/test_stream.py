@@ -198,7 +198,7 @@ async def test_a_failure_of_the_stream_itself_ends_the_call(running, monkeypatch
     def fail(*_):
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(stream, "patch_frames", fail)
+    monkeypatch.setattr(stream, "deliver", fail)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await answers_to(running.stub, whole("a", FILE))
     assert status_of(caught.value).reason == "INTERNAL"

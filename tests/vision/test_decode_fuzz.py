@@ -1,19 +1,14 @@
 """Hostile bytes: whatever a decoder throws becomes a VisionError, and nothing else comes out."""
 
-import struct
-import zlib
-
 import numpy as np
 import pytest
 
 from interlock.vision import AlphaHandling, DecodeOptions, ExifOrientation, SixteenBitGrey, VisionError, decode, probe
-from vision import corpus
+from vision.decoders.beside_pillow import as_pillow_does
+from vision.mutations import mutated
+from vision.small_pictures import small_pictures
 
-SEEDS = [
-    name
-    for name, entry in corpus.FILES.items()
-    if entry["bytes"] > 24 and entry["expect"].get("width", 1) * entry["expect"].get("height", 1) < 100_000
-]
+SEED = 29
 OPTIONS = (
     DecodeOptions(),
     DecodeOptions(ExifOrientation.APPLY, AlphaHandling.COMPOSITE, (1, 2, 3), SixteenBitGrey.HIGH_BYTE),
@@ -21,59 +16,21 @@ OPTIONS = (
 MAX_PIXELS = 1_000_000
 
 
-def mutated(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
-    """The file with a few bytes changed, most often near its beginning, or cut, grown, repeated or spliced."""
-    changed = bytearray(data)
-    for _ in range(int(rng.integers(1, 6))):
-        reach = len(changed) if rng.random() < 0.5 else min(len(changed), 200)
-        at = int(rng.integers(0, max(reach, 1)))
-        match rng.integers(0, 8):
-            case 0:
-                changed[at : at + 1] = rng.bytes(1)
-            case 1:
-                changed[at : at + 4] = struct.pack(
-                    rng.choice(["<I", ">I"]), int(rng.choice([0, 1, 255, 65_536, 2**31, 2**32 - 1]))
-                )
-            case 2:
-                del changed[at : at + int(rng.integers(1, 20))]
-            case 3:
-                changed[at:at] = rng.bytes(int(rng.integers(1, 20)))
-            case 4:
-                del changed[at + 20 :]
-            case 5:
-                changed[at:at] = changed[at : at + int(rng.integers(1, 200))]
-            case 6:
-                changed[at:] = other[at:]
-            case 7 if changed:
-                changed[at % len(changed)] ^= 1 << int(rng.integers(0, 8))
-    return bytes(changed)
-
-
-def with_right_checksums(png: bytes) -> bytes:
-    """The PNG with the checksum of each chunk made right, so that the decoder looks further than that."""
-    fixed, at = bytearray(png), 8
-    while at + 12 <= len(fixed):
-        (length,) = struct.unpack_from(">I", fixed, at)
-        if at + 12 + length > len(fixed):
-            break
-        struct.pack_into(">I", fixed, at + 8 + length, zlib.crc32(fixed[at + 4 : at + 8 + length]))
-        at += 12 + length
-    return bytes(fixed)
+def mutated_picture(number: int, kinds: tuple[str, ...]) -> bytes:
+    rng = np.random.default_rng((SEED, number))
+    pictures = small_pictures()
+    name, other = rng.choice([name for name in pictures if name.endswith(kinds)], 2)
+    return mutated(rng, pictures[name], pictures[other])
 
 
 @pytest.mark.filterwarnings("ignore")  # a warning must not stop a decoder before it comes to the damage
 def test_2000_mutated_files_give_a_picture_or_a_vision_error():
-    rng = np.random.default_rng(29)
     pictures = refusals = 0
-    for _ in range(2000):
-        name, other = rng.choice(SEEDS, 2)
-        data = mutated(rng, corpus.read(name), corpus.read(other))
-        if name.endswith(".png"):
-            data = with_right_checksums(data)
-        options = OPTIONS[rng.integers(0, 2)]
+    for number in range(2_000):
+        data = mutated_picture(number, ("",))
         try:
             info = probe(data, MAX_PIXELS)
-            picture = decode(data, options, MAX_PIXELS)
+            picture = decode(data, OPTIONS[number % 2], MAX_PIXELS)
         except VisionError:
             refusals += 1
         else:
@@ -81,4 +38,21 @@ def test_2000_mutated_files_give_a_picture_or_a_vision_error():
             assert picture.rgb.dtype == np.uint8
             pictures += 1
     assert pictures > 200
+    assert refusals > 200
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_2000_mutated_files_of_formats_with_a_decoder_of_their_own_are_taken_or_refused_as_pillow_does():
+    without_pillow = refusals = 0
+    for number in range(2_000):
+        data = mutated_picture(number, (".jpg", ".png", ".ppm", ".pgm", ".pbm"))
+        try:
+            probe(data, MAX_PIXELS)
+        except VisionError:
+            refusals += 1
+            continue
+        seen = as_pillow_does(data, OPTIONS[number % 2])
+        without_pillow += seen.without_pillow
+        refusals += seen.rgb is None
+    assert without_pillow > 100
     assert refusals > 200

@@ -7,6 +7,7 @@
     ├── UnexpectedAnswerError        the server answered what the contract does not allow
     ├── PatchesDamagedError          a patch buffer came incomplete or changed; it is never handed out
     ├── SourceError                  a picture could not be read on this side
+    ├── SharedMemoryError            memory had to be shared with the server, and cannot be
     ├── InstanceError                a rank does not know its launch, or what names it cannot be read
     ├── CredentialsError             a token or certificate cannot be used (also a ValueError)
     ├── MissingPackageError          an optional package is needed (also an ImportError)
@@ -79,6 +80,15 @@ class PatchesDamagedError(InterlockError):
 
 class SourceError(InterlockError):
     """A picture could not be read on this side; `__cause__` has the reason."""
+
+
+class SharedMemoryError(InterlockError):
+    """Memory had to be shared with the server (`shared_memory=True`), and cannot be."""
+
+    _advice = (
+        "set the server's shared_memory_folder, and see that both sides have the same folder; or take "
+        '`shared_memory="auto"`, which falls back to chunks.'
+    )
 
 
 class InstanceError(InterlockError):

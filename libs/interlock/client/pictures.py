@@ -45,13 +45,16 @@ class Picture:
     """Only for files."""
     plan: Plan | None = None
     """Geometry to use instead of the one that the profile gives."""
+    timeout: float | None = None
+    """Seconds from when it is first sent, after which it fails."""
 
     def with_defaults(self, defaults: "Picture") -> "Picture":
-        """This picture, with the profile and decode options of `defaults` where it has none of its own."""
+        """This picture, with profile, decode options and timeout of `defaults` where it has none of its own."""
         return replace(
             self,
             profile=self.profile if self.profile is not None else defaults.profile,
             decode_options=self.decode_options if self.decode_options is not None else defaults.decode_options,
+            timeout=self.timeout if self.timeout is not None else defaults.timeout,
         )
 
 
@@ -74,7 +77,12 @@ class Patches:
     """The patches of one picture, complete and checked against the server's CRC-32C."""
 
     array: "NDArray[np.uint16]"
-    """Bits of bfloat16 numbers, shape (grid_height, grid_width, 3, patch_size, patch_size)."""
+    """Bits of bfloat16 numbers, shape (grid_height, grid_width, 3, patch_size, patch_size).
+
+    Where it lies in shared memory, its place is used for another picture once this array and all views of it are gone,
+    and never before: `array.copy()` and letting go of these patches frees it early. Until then there is less room for
+    further pictures; when there is none, they come in chunks.
+    """
     plan: Plan
     """Geometry used."""
     source_width: int
@@ -86,6 +94,8 @@ class Patches:
     timings: Timings
     image_id: str
     """As handed in."""
+    in_shared_memory: bool = False
+    """The server has put the patches into memory that it shares with this process; they did not come in chunks."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,29 +6,38 @@
             print(result.index, result.error or result.patches.array.shape)
 
 Planning needs nothing but the bare install; patches need `pip install 'interlock[patches]'`.
+
+Where the service shares memory (see docs/shared-memory.md), patches are put into memory of this process by the server
+itself; else they come in chunks. The arrays are the same.
 """
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import AsyncIterable, Iterable
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import grpc
 
-from interlock.client._internal.assembly import PatchAssembly, require_packages
+from interlock.client._internal.assembly import require_packages
 from interlock.client._internal.conversation import Conversation
 from interlock.client._internal.faces import AsyncFace, Rpc, SyncFace
+from interlock.client._internal.frames import Frame, Step, read_frame, write_step
+from interlock.client._internal.hashes import HashFirst, HashFirstPolicy
+from interlock.client._internal.one_picture import OnePicture
 from interlock.client._internal.picture_messages import (
-    image_request,
     plan_request,
     planned_images,
     served_profiles,
 )
 from interlock.client._internal.pipeline import AsyncPatchStream, PatchStream
+from interlock.client._internal.ready_pictures import Item, ready, ready_or_unreadable
+from interlock.client._internal.regions import SharedMemory, SharedMemoryMode
 from interlock.client._internal.retry import DEFAULT_RETRY, Attempts, RetryPolicy
-from interlock.client._internal.sources import upload_of
-from interlock.client._internal.statuses import as_image_failed, error_of, raise_if_closed
+from interlock.client._internal.statuses import error_of, raise_if_closed
 from interlock.client.credentials import NO_CREDENTIALS, Credentials
 from interlock.client.pictures import Patches, Picture, PlannedImage, ServedProfiles, Source
 from interlock.preprocess.v1 import preprocess_pb2, preprocess_service_pb2_grpc
@@ -44,10 +53,18 @@ MAX_PATCH_BYTES = 64 * 1024 * 1024
 MAX_IN_FLIGHT = 8
 """Default of `max_in_flight`."""
 
+SHARED_MEMORY_BYTES = 128 * 1024 * 1024
+"""Default of `shared_memory_bytes`: a dozen of the largest pictures of the default profile."""
+
 _PICTURE_TIMEOUT = 60.0
+_SHARE_TIMEOUT = 2.0
+_FAREWELL_TIMEOUT = 1.0
 
 _ONE_MESSAGE_BYTES = 3 * 1024 * 1024
 """Larger sources go in parts, which any server takes in, whatever bound on messages it has."""
+
+_ONE = "/interlock.preprocess.v1.PreprocessService/PreprocessImage"
+_MANY = "/interlock.preprocess.v1.PreprocessService/PreprocessImages"
 
 
 def _plan_rpc(
@@ -71,6 +88,17 @@ class PreprocessClient(SyncFace):
         credentials: token and certificates; none: plain text, for a server that lets everyone in.
         max_patch_bytes: most bytes that the patches of one picture may take; a larger announcement is refused before
             memory is set aside.
+        shared_memory: "auto": patches are put into memory that is shared with the server, where that can be done, and
+            come in chunks else. True: it is an error where it cannot be done. False: always in chunks.
+        shared_memory_folder: the server's shared-memory folder, as this side sees it. None: what the environment says
+            (INTERLOCK_PREPROCESS_SHARED_MEMORY_FOLDER), or /dev/shm/interlock.
+        shared_memory_bytes: size of this client's file there; bounds the pictures that lie in it at once. Others come
+            in chunks. Takes memory only where patches were put.
+        hash_first: whether pictures are begun by their hash, and sent only if the server does not have them in its
+            cache. "auto": those that this client has sent before. True: all. False: none.
+
+    Raises:
+        SharedMemoryError: shared memory is asked for, and this system has none.
     """
 
     def __init__(
@@ -81,10 +109,29 @@ class PreprocessClient(SyncFace):
         retry: RetryPolicy = DEFAULT_RETRY,
         credentials: Credentials = NO_CREDENTIALS,
         max_patch_bytes: int = MAX_PATCH_BYTES,
+        shared_memory: SharedMemoryMode = "auto",
+        shared_memory_folder: "str | os.PathLike[str] | None" = None,
+        shared_memory_bytes: int = SHARED_MEMORY_BYTES,
+        hash_first: HashFirst = "auto",
     ) -> None:
         super().__init__(address, timeout=timeout, retry=retry, credentials=credentials)
         self._max_patch_bytes = max_patch_bytes
+        self._memory = SharedMemory(shared_memory, shared_memory_folder, shared_memory_bytes)
+        self._hash_first = HashFirstPolicy(hash_first)
         self._stub = preprocess_service_pb2_grpc.PreprocessServiceStub(self._channel)
+        self._one: grpc.UnaryStreamMultiCallable[preprocess_pb2.PreprocessImageRequest, Frame] = (
+            self._channel.unary_stream(_ONE, preprocess_pb2.PreprocessImageRequest.SerializeToString, read_frame)
+        )
+        self._many: grpc.StreamStreamMultiCallable[Step, Frame] = self._channel.stream_stream(
+            _MANY, write_step, read_frame
+        )
+
+    def close(self) -> None:
+        """Close the connection; calls and streams that are still open end with an error. Arrays stay as they are."""
+        self._memory.close()
+        if not sys.is_finalizing():
+            self._say_farewells()
+        super().close()
 
     def plan_images(
         self,
@@ -141,23 +188,25 @@ class PreprocessClient(SyncFace):
         """
         require_packages()
         picture = Picture(source, image_id, profile, decode_options, plan)
-        upload = upload_of(source)
-        if len(upload.data) > _ONE_MESSAGE_BYTES:
-            with self.preprocess_many([picture], timeout=timeout) as stream:
+        prepared = ready(picture, picture, self._hash_first)
+        if not prepared.fits(_ONE_MESSAGE_BYTES):
+            with self._stream([prepared], picture, 1, timeout) as stream:
                 return next(iter(stream)).unwrap()
-        request = image_request(picture, upload)
         attempts = Attempts(self._retry, timeout)
+        one = OnePicture(picture, prepared.upload, self._max_patch_bytes, self._memory)
         while True:
-            assembly = PatchAssembly(image_id, self._max_patch_bytes)
-            call = self._stub.PreprocessImage(request, timeout=attempts.time_left())
+            self._share_memory()
+            assembly = one.assembly()
+            call = self._one(one.request, timeout=attempts.time_left())
             try:
                 for frame in call:
                     assembly.add(frame)
                 return assembly.patches()
             except grpc.RpcError as error:
-                pause = attempts.pause_after(as_image_failed(error_of(error, self.address)))
+                pause = one.pause_after(error_of(error, self.address), assembly, attempts)
             finally:
                 call.cancel()
+                assembly.lost()
             time.sleep(pause)
 
     def preprocess_many(
@@ -167,6 +216,7 @@ class PreprocessClient(SyncFace):
         profile: str | VisionProfile | None = None,
         decode_options: "DecodeOptions | None" = None,
         max_in_flight: int = MAX_IN_FLIGHT,
+        picture_timeout: float | None = None,
         timeout: float | None = None,
     ) -> PatchStream:
         """The patches of many pictures, pipelined on one stream; results come as they end, in any order.
@@ -179,6 +229,8 @@ class PreprocessClient(SyncFace):
             profile: for pictures that have none of their own. None: the server's default.
             decode_options: for pictures that have none of their own. None: as the model's reference does.
             max_in_flight: pictures between their source and the taking of their result, at the most; bounds memory.
+            picture_timeout: seconds for each picture that has no timeout of its own, from when it is first sent. None:
+                no bound.
             timeout: seconds for the whole stream. None: no bound.
 
         Raises (while iterating):
@@ -191,15 +243,46 @@ class PreprocessClient(SyncFace):
                         print(paths[result.index], result.error)
         """
         require_packages()
+        defaults = Picture(b"", profile=profile, decode_options=decode_options, timeout=picture_timeout)
+        return self._stream(sources, defaults, max_in_flight, timeout)
+
+    def _stream(
+        self, sources: Iterable[Item], defaults: Picture, max_in_flight: int, timeout: float | None
+    ) -> PatchStream:
         return PatchStream(
-            self._stub.PreprocessImages,
+            self._many,
             self.address,
             sources,
-            Picture(b"", profile=profile, decode_options=decode_options),
-            Conversation(max_in_flight, self._max_patch_bytes, self._retry),
+            partial(ready_or_unreadable, defaults=defaults, hash_first=self._hash_first),
+            self._share_memory,
+            Conversation(max_in_flight, self._max_patch_bytes, self._memory, self._retry),
             self._retry,
             timeout,
         )
+
+    def _share_memory(self) -> None:
+        """Sees to it that memory is shared with the server, if that is to be and can be.
+
+        Raises:
+            SharedMemoryError: it has to be, and cannot be.
+        """
+        self._say_farewells()
+        if (region := self._memory.offer()) is None:
+            return
+        try:
+            response = self._stub.RegisterRegion(region.request(), timeout=_SHARE_TIMEOUT)
+        except grpc.RpcError as error:
+            self._memory.failed(region, error_of(error, self.address))
+        except BaseException as error:
+            self._memory.failed(region, error)
+            raise
+        else:
+            self._memory.opened(region, response)
+
+    def _say_farewells(self) -> None:
+        for request in self._memory.farewells():
+            with suppress(grpc.RpcError):  # then it goes when its time is over
+                self._stub.UnregisterRegion(request, timeout=_FAREWELL_TIMEOUT)
 
 
 class AsyncPreprocessClient(AsyncFace):
@@ -212,6 +295,17 @@ class AsyncPreprocessClient(AsyncFace):
         credentials: token and certificates; none: plain text, for a server that lets everyone in.
         max_patch_bytes: most bytes that the patches of one picture may take; a larger announcement is refused before
             memory is set aside.
+        shared_memory: "auto": patches are put into memory that is shared with the server, where that can be done, and
+            come in chunks else. True: it is an error where it cannot be done. False: always in chunks.
+        shared_memory_folder: the server's shared-memory folder, as this side sees it. None: what the environment says
+            (INTERLOCK_PREPROCESS_SHARED_MEMORY_FOLDER), or /dev/shm/interlock.
+        shared_memory_bytes: size of this client's file there; bounds the pictures that lie in it at once. Others come
+            in chunks. Takes memory only where patches were put.
+        hash_first: whether pictures are begun by their hash, and sent only if the server does not have them in its
+            cache. "auto": those that this client has sent before. True: all. False: none.
+
+    Raises:
+        SharedMemoryError: shared memory is asked for, and this system has none.
     """
 
     def __init__(
@@ -222,13 +316,39 @@ class AsyncPreprocessClient(AsyncFace):
         retry: RetryPolicy = DEFAULT_RETRY,
         credentials: Credentials = NO_CREDENTIALS,
         max_patch_bytes: int = MAX_PATCH_BYTES,
+        shared_memory: SharedMemoryMode = "auto",
+        shared_memory_folder: "str | os.PathLike[str] | None" = None,
+        shared_memory_bytes: int = SHARED_MEMORY_BYTES,
+        hash_first: HashFirst = "auto",
     ) -> None:
         super().__init__(address, timeout=timeout, retry=retry, credentials=credentials)
         self._max_patch_bytes = max_patch_bytes
+        self._memory = SharedMemory(shared_memory, shared_memory_folder, shared_memory_bytes)
+        self._hash_first = HashFirstPolicy(hash_first)
 
     @cached_property
     def _stub(self) -> "preprocess_service_pb2_grpc.PreprocessServiceAsyncStub":
         return preprocess_service_pb2_grpc.PreprocessServiceStub(self._channel)
+
+    @cached_property
+    def _one(self) -> "grpc.aio.UnaryStreamMultiCallable[preprocess_pb2.PreprocessImageRequest, Frame]":
+        one: grpc.aio.UnaryStreamMultiCallable[preprocess_pb2.PreprocessImageRequest, Frame] = (
+            self._channel.unary_stream(_ONE, preprocess_pb2.PreprocessImageRequest.SerializeToString, read_frame)
+        )
+        return one
+
+    @cached_property
+    def _many(self) -> "grpc.aio.StreamStreamMultiCallable[Step, Frame]":
+        many: grpc.aio.StreamStreamMultiCallable[Step, Frame] = self._channel.stream_stream(
+            _MANY, write_step, read_frame
+        )
+        return many
+
+    async def close(self) -> None:
+        """Close the connection; calls and streams that are still open end with an error. Arrays stay as they are."""
+        self._memory.close()
+        await self._say_farewells()
+        await super().close()
 
     async def plan_images(
         self,
@@ -285,26 +405,28 @@ class AsyncPreprocessClient(AsyncFace):
         """
         require_packages()
         picture = Picture(source, image_id, profile, decode_options, plan)
-        upload = await asyncio.to_thread(upload_of, source)
-        if len(upload.data) > _ONE_MESSAGE_BYTES:
-            async with self.preprocess_many([picture], timeout=timeout) as stream:
+        prepared = await asyncio.to_thread(ready, picture, picture, self._hash_first)
+        if not prepared.fits(_ONE_MESSAGE_BYTES):
+            async with self._stream([prepared], picture, 1, timeout) as stream:
                 return (await anext(aiter(stream))).unwrap()
-        request = image_request(picture, upload)
         attempts = Attempts(self._retry, timeout)
+        one = OnePicture(picture, prepared.upload, self._max_patch_bytes, self._memory)
         while True:
-            assembly = PatchAssembly(image_id, self._max_patch_bytes)
-            call = self._stub.PreprocessImage(request, timeout=attempts.time_left())
+            await self._share_memory()
+            assembly = one.assembly()
+            call = self._one(one.request, timeout=attempts.time_left())
             try:
                 async for frame in call:
                     assembly.add(frame)
                 return assembly.patches()
             except grpc.RpcError as error:
-                pause = attempts.pause_after(as_image_failed(error_of(error, self.address)))
+                pause = one.pause_after(error_of(error, self.address), assembly, attempts)
             except asyncio.CancelledError:
                 raise_if_closed(self.address)
                 raise
             finally:
                 call.cancel()
+                assembly.lost()
             await asyncio.sleep(pause)
 
     def preprocess_many(
@@ -314,6 +436,7 @@ class AsyncPreprocessClient(AsyncFace):
         profile: str | VisionProfile | None = None,
         decode_options: "DecodeOptions | None" = None,
         max_in_flight: int = MAX_IN_FLIGHT,
+        picture_timeout: float | None = None,
         timeout: float | None = None,
     ) -> AsyncPatchStream:
         """The patches of many pictures, pipelined on one stream; results come as they end, in any order.
@@ -326,6 +449,8 @@ class AsyncPreprocessClient(AsyncFace):
             profile: for pictures that have none of their own. None: the server's default.
             decode_options: for pictures that have none of their own. None: as the model's reference does.
             max_in_flight: pictures between their source and the taking of their result, at the most; bounds memory.
+            picture_timeout: seconds for each picture that has no timeout of its own, from when it is first sent. None:
+                no bound.
             timeout: seconds for the whole stream. None: no bound.
 
         Raises (while iterating):
@@ -338,12 +463,43 @@ class AsyncPreprocessClient(AsyncFace):
                         print(paths[result.index], result.error)
         """
         require_packages()
+        defaults = Picture(b"", profile=profile, decode_options=decode_options, timeout=picture_timeout)
+        return self._stream(sources, defaults, max_in_flight, timeout)
+
+    def _stream(
+        self,
+        sources: Iterable[Item] | AsyncIterable[Item],
+        defaults: Picture,
+        max_in_flight: int,
+        timeout: float | None,
+    ) -> AsyncPatchStream:
         return AsyncPatchStream(
-            self._stub.PreprocessImages,
+            self._many,
             self.address,
             sources,
-            Picture(b"", profile=profile, decode_options=decode_options),
-            Conversation(max_in_flight, self._max_patch_bytes, self._retry),
+            partial(ready_or_unreadable, defaults=defaults, hash_first=self._hash_first),
+            self._share_memory,
+            Conversation(max_in_flight, self._max_patch_bytes, self._memory, self._retry),
             self._retry,
             timeout,
         )
+
+    async def _share_memory(self) -> None:
+        """As that of `PreprocessClient`."""
+        await self._say_farewells()
+        if (region := self._memory.offer()) is None:
+            return
+        try:
+            response = await self._stub.RegisterRegion(region.request(), timeout=_SHARE_TIMEOUT)
+        except grpc.RpcError as error:
+            self._memory.failed(region, error_of(error, self.address))
+        except BaseException as error:
+            self._memory.failed(region, error)
+            raise
+        else:
+            self._memory.opened(region, response)
+
+    async def _say_farewells(self) -> None:
+        for request in self._memory.farewells():
+            with suppress(grpc.RpcError):
+                await self._stub.UnregisterRegion(request, timeout=_FAREWELL_TIMEOUT)

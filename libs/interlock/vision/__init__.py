@@ -19,7 +19,17 @@ from interlock.vision.profiles import DEFAULT_PROFILE_NAME, PROFILES, VisionProf
 
 if TYPE_CHECKING:
     from interlock.vision import kernels
-    from interlock.vision.decoding import FORMATS, Picture, SourceInfo, decode, probe, raw_picture
+    from interlock.vision.decoders.jpeg_rows import GrowingPicture
+    from interlock.vision.decoding import (
+        FORMATS,
+        Picture,
+        SourceInfo,
+        decode,
+        decode_by_rows,
+        probe,
+        raw_picture,
+        warm_up,
+    )
     from interlock.vision.previews import preview
 
 __all__ = [
@@ -32,6 +42,7 @@ __all__ = [
     "AlphaHandling",
     "DecodeOptions",
     "ExifOrientation",
+    "GrowingPicture",
     "Picture",
     "Plan",
     "SixteenBitGrey",
@@ -41,16 +52,21 @@ __all__ = [
     "check_plan",
     "check_profile",
     "decode",
+    "decode_by_rows",
     "kernels",
     "plan",
     "preview",
     "probe",
     "raw_picture",
     "token_types",
+    "warm_up",
 ]
 
 _MODULE_OF = {
-    **dict.fromkeys(("FORMATS", "Picture", "SourceInfo", "decode", "probe", "raw_picture"), "decoding"),
+    **dict.fromkeys(
+        ("FORMATS", "Picture", "SourceInfo", "decode", "decode_by_rows", "probe", "raw_picture", "warm_up"), "decoding"
+    ),
+    "GrowingPicture": "decoders.jpeg_rows",
     "preview": "previews",
 }
 

@@ -5,7 +5,9 @@ orientation applied, alpha dropped and colour profiles ignored. Bytes from outsi
 here are tried, the pixel limit holds before anything is decoded, and whatever a decoder throws is a `VisionError`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,10 @@ from PIL import (
 )
 
 from interlock.reasons import Reason
+from interlock.vision.decoders.jpeg import agrees_with_pillow, decode_jpeg
+from interlock.vision.decoders.jpeg_rows import GrowingPicture, comes_by_rows
+from interlock.vision.decoders.png import decode_png
+from interlock.vision.decoders.ppm import decode_ppm
 from interlock.vision.errors import VisionError
 from interlock.vision.limits import MAX_PIXELS
 from interlock.vision.options import AlphaHandling, DecodeOptions, ExifOrientation, SixteenBitGrey
@@ -52,6 +58,9 @@ _STRIP_PIXELS = 1 << 16
 
 _FIXED_BYTES = 4 * 2**20
 """What the decoders take whatever the size: tables, stacks of their threads, buffers of rows."""
+
+_LEAST_PIXELS_BY_ROWS = 1 << 21
+"""Below, a thread of its own costs more than the wait for the last row."""
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -111,6 +120,9 @@ class Picture:
         """Rows."""
         return int(self.rgb.shape[0])
 
+    def wait_for(self, rows: int) -> None:
+        """Returns at once: all rows are there. As that of a `GrowingPicture`."""
+
 
 def probe(data: bytes, max_pixels: int = MAX_PIXELS) -> SourceInfo:
     """Read the header of a picture file; no pixel is decoded.
@@ -138,11 +150,30 @@ def decode(data: bytes, options: DecodeOptions | None = None, max_pixels: int = 
     with _open(data, max_pixels) as image:
         source_format = str(image.format)
         try:
-            image.load()
-            orientation = _orientation(image) if options.exif_orientation == ExifOrientation.APPLY else 1
-            return Picture(_rgb(image, orientation, options), source_format)
+            return Picture(_rgb(image, data, options), source_format)
         except Exception as error:
             raise _damage(error) from error
+
+
+def decode_by_rows(
+    data: bytes, options: DecodeOptions | None = None, max_pixels: int = MAX_PIXELS
+) -> GrowingPicture | None:
+    """The picture that `decode` gives, of which the first rows are there while the others are still decoded.
+
+    Returns:
+        The picture, with rows to wait for; enter it, and it is decoded by another thread. None: this file, or one that
+        small, is not for that; `decode` it.
+
+    Raises:
+        VisionError: as `probe`.
+    """
+    options = options or DecodeOptions()
+    with _open(data, max_pixels) as image:
+        if image.width * image.height < _LEAST_PIXELS_BY_ROWS or not comes_by_rows(image, data):
+            return None
+        if options.exif_orientation == ExifOrientation.APPLY and _orientation(type(image).getexif, image) != 1:
+            return None
+        return GrowingPicture(image, data, lambda: decode(data, options, max_pixels).rgb)
 
 
 def raw_picture(data: bytes, width: int, height: int, max_pixels: int = MAX_PIXELS) -> Picture:
@@ -162,6 +193,16 @@ def raw_picture(data: bytes, width: int, height: int, max_pixels: int = MAX_PIXE
             f"{len(data)} bytes of raw pixels; {width}x{height} RGB takes exactly {width * height * 3}",
         )
     return Picture(np.frombuffer(data, np.uint8).reshape(height, width, 3), "")
+
+
+def warm_up() -> None:
+    """Pay now what the first pictures would: loading or compiling of loops, comparison of the JPEG decoders."""
+    agrees_with_pillow()
+    for mode in ("RGB", "L"):
+        file = BytesIO()
+        Image.new(mode, (1, 1)).save(file, "PNG")
+        decode(file.getvalue())
+    decode(b"P1 1 1 0")
 
 
 def _open(data: bytes, max_pixels: int) -> ImageFile.ImageFile:
@@ -215,29 +256,62 @@ def _damage(error: Exception) -> VisionError:
     return VisionError(reason, "encoded", f"the picture cannot be decoded: {type(error).__name__}: {error!s:.200}")
 
 
-def _orientation(image: ImageFile.ImageFile) -> int:
+def _rgb(image: ImageFile.ImageFile, data: bytes, options: DecodeOptions) -> NDArray[np.uint8]:
+    """The pixels of an opened picture in RGB, upright if that is asked for."""
+    apply = options.exif_orientation == ExifOrientation.APPLY
+    rgb = _rgb_without_pillow(image, data, options)
+    if rgb is not None:
+        # Not what a PNG makes of it: that would decode the picture to look for notes behind the pixels.
+        orientation = _orientation(Image.Image.getexif, image) if apply else 1
+        if orientation == 1:
+            return rgb
+        return _gathered(lambda top, bottom: Image.fromarray(rgb[top:bottom]), image.size, orientation)
+    image.load()
+    orientation = _orientation(type(image).getexif, image) if apply else 1
+    if options.alpha_handling == AlphaHandling.DROP:
+        image.info.pop("transparency", None)  # else Pillow looks for a colour to stand for it, and warns
+
+    def strip(top: int, bottom: int) -> Image.Image:
+        return _converted(image.crop((0, top, image.width, bottom)), image.format, options)
+
+    return _gathered(strip, image.size, orientation)
+
+
+def _rgb_without_pillow(image: ImageFile.ImageFile, data: bytes, options: DecodeOptions) -> NDArray[np.uint8] | None:
+    """The pixels as stored, where another decoder is known to give those of Pillow; they have no alpha any more."""
+    if options.alpha_handling == AlphaHandling.COMPOSITE and (image.mode.endswith("A") or "transparency" in image.info):
+        return None
+    match image:
+        case JpegImagePlugin.JpegImageFile():
+            return decode_jpeg(image, data)
+        case PngImagePlugin.PngImageFile():
+            return decode_png(image, data, notes_matter=options.exif_orientation == ExifOrientation.APPLY)
+        case PpmImagePlugin.PpmImageFile():
+            return decode_ppm(image, data, options.sixteen_bit_grey)
+    return None
+
+
+def _orientation(getexif: Callable[[ImageFile.ImageFile], Image.Exif], image: ImageFile.ImageFile) -> int:
     try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation)
+        orientation = getexif(image).get(ExifTags.Base.Orientation)
     except Exception:
         return 1  # camera notes that cannot be read say nothing; the pixels are sound
     return orientation if orientation in _UPRIGHT else 1
 
 
-def _rgb(image: ImageFile.ImageFile, orientation: int, options: DecodeOptions) -> NDArray[np.uint8]:
-    """The loaded picture in RGB, upright, made strip by strip."""
-    if options.alpha_handling == AlphaHandling.DROP:
-        image.info.pop("transparency", None)  # else Pillow looks for a colour to stand for it, and warns
-    width, height = image.size
+def _gathered(strip: Callable[[int, int], Image.Image], size: tuple[int, int], orientation: int) -> NDArray[np.uint8]:
+    """The whole picture, upright, from RGB strips of its stored rows `top` to before `bottom`."""
+    width, height = size
     rgb = np.empty((width, height, 3) if orientation in _SIDEWAYS else (height, width, 3), np.uint8)
     # Rows of `stored` are rows of the file, be they rows or columns of the result.
     stored = rgb.swapaxes(0, 1) if orientation in _SIDEWAYS else rgb
     rows = max(1, _STRIP_PIXELS // width)
     for top in range(0, height, rows):
         bottom = min(top + rows, height)
-        strip = _converted(image.crop((0, top, width, bottom)), image.format, options)
+        turned = strip(top, bottom)
         if orientation != 1:
-            strip = strip.transpose(_UPRIGHT[orientation])
-        pixels = np.asarray(strip)
+            turned = turned.transpose(_UPRIGHT[orientation])
+        pixels = np.asarray(turned)
         target = slice(height - bottom, height - top) if orientation in _FROM_THE_END else slice(top, bottom)
         stored[target] = pixels.swapaxes(0, 1) if orientation in _SIDEWAYS else pixels
     return rgb
@@ -283,6 +357,8 @@ def _decode_bytes(image: ImageFile.ImageFile, file_bytes: int) -> int:
         case "TIFF":  # one strip or tile of up to 16 bits in four channels
             tile_width, tile_height = _tile_size(image)
             decoder = 8 * max(pixels, tile_width * tile_height)
+        case "PNG":  # chunks put together, rows with the byte of their filter
+            decoder = 3 * pixels + image.height + file_bytes
         case _:
             decoder = 3 * pixels
     stored = 1 if image.mode in ("1", "L", "P") else 2 if image.mode.startswith("I;16") else 4

@@ -3,9 +3,7 @@
 import dataclasses
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from interlock_cli.files import cannot
 from interlock_cli.npy import write_patches
 from interlock_cli.output import echo_json, echo_table, json_option
 from interlock_cli.profiles import chosen_profile, profile_options
+from interlock_cli.progress import picture_progress
 from interlock_cli.services import timeout_option
 
 if TYPE_CHECKING:
@@ -47,6 +46,15 @@ def _colour(_: click.Context, param: click.Parameter, text: str | None) -> tuple
 )
 @click.option("--address", metavar="HOST:PORT", help="Have the work done by this Preprocess service.")
 @timeout_option("With --address: how long to wait for the service, times the number of pictures.")
+@click.option(
+    "--shared-memory-folder",
+    type=click.Path(path_type=Path),
+    envvar="INTERLOCK_PREPROCESS_SHARED_MEMORY_FOLDER",
+    show_envvar=True,
+    metavar="FOLDER",
+    help="With --address: the service's shared-memory folder, as this side sees it; patches then do not go through a "
+    "socket. It is found out whether both sides see the same. Default: /dev/shm/interlock, if it is there.",
+)
 @click.option("--kernel", metavar="NAME", help="Kernel to use; all give the same bytes. Default: the fastest here.")
 @profile_options
 @click.option(
@@ -79,6 +87,7 @@ def preprocess(
     output: Path,
     address: str | None,
     timeout: float,
+    shared_memory_folder: Path | None,
     kernel: str | None,
     profile_name: str | None,
     profile_file: Path | None,
@@ -91,7 +100,8 @@ def preprocess(
     """Turn pictures into bf16 patches.
 
     Patches are what the vision tower of a model eats. They are made in this process, or with --address by a Preprocess
-    service; the bytes are the same. Each picture becomes a .npy file of uint16 (the bits of bfloat16 numbers) with
+    service; the bytes are the same. A service on this host that shares memory puts them there, instead of sending them
+    through a socket. Each picture becomes a .npy file of uint16 (the bits of bfloat16 numbers) with
     shape (rows of patches, patches a row, 3, patch size, patch size). A file is written whole or not at all. Of several
     pictures a bad one is reported, the others are written, and the exit code is 1.
 
@@ -103,6 +113,7 @@ def preprocess(
       interlock preprocess cat.jpg -o cat.npy
       interlock preprocess cat.jpg dog.png -o patches --exif-orientation apply
       interlock preprocess cat.jpg -o cat.npy --address 127.0.0.1:50052
+      interlock preprocess cat.jpg dog.png -o patches --address 127.0.0.1:50052
     """
     if background is not None and alpha_handling != "composite":
         raise click.UsageError("--background needs --alpha-handling composite")
@@ -122,21 +133,23 @@ def preprocess(
         outcomes = make_here(files, chosen_profile(profile_name, profile_file), options, kernel)
     else:
         profile = profile_name or chosen_profile(None, profile_file)
-        outcomes = make_there(files, profile, options, address, timeout * len(files))
+        outcomes = make_there(files, profile, options, address, timeout * len(files), shared_memory_folder)
     outputs = _outputs(files, output)
-    documents: dict[int, dict[str, object]] = {}
+    documents: dict[int, dict[str, Any]] = {}
     failed = False
-    with closing(outcomes), _progress(len(files)) as advance:
+    with closing(outcomes), picture_progress(len(files)) as advance:
         for index, outcome in outcomes:
+            pixels = 0
             try:
-                documents[index] = _written(outcome, files[index], outputs[index])
+                documents[index] = document = _written(outcome, files[index], outputs[index])
+                pixels = document["width"] * document["height"]
             except CommandError as error:
                 if len(files) == 1:
                     raise
                 failed = True
                 documents[index] = {"file": str(files[index]), "error": error.document()}
                 error.show()
-            advance()
+            advance(pixels)
     pictures = [documents[index] for index in sorted(documents)]
     if as_json:
         echo_json({"pictures": pictures})
@@ -174,7 +187,7 @@ def _outputs(files: tuple[Path, ...], output: Path) -> list[Path]:
     return outputs
 
 
-def _written(outcome: "Outcome", file: Path, output: Path) -> dict[str, object]:
+def _written(outcome: "Outcome", file: Path, output: Path) -> dict[str, Any]:
     """Writes the patches of one picture, and says what was written."""
     if isinstance(outcome, CommandError):
         raise outcome
@@ -190,22 +203,8 @@ def _written(outcome: "Outcome", file: Path, output: Path) -> dict[str, object]:
         "plan": dataclasses.asdict(outcome.plan),
         "decode_seconds": outcome.decode_seconds,
         "kernel_seconds": outcome.kernel_seconds,
+        "in_shared_memory": outcome.in_shared_memory,
     }
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on stderr, for several pictures and a terminal."""
-    if total == 1 or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("pictures"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda: progress.advance(task)
 
 
 def _echo_written(pictures: list[dict[str, Any]]) -> None:

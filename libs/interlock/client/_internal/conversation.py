@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import grpc
 
 from interlock.client._internal.assembly import PatchAssembly
+from interlock.client._internal.frames import Chunk, Frame, Step, part_step
 from interlock.client._internal.ready_pictures import ReadyPicture, UnreadablePicture
+from interlock.client._internal.regions import SharedMemory
 from interlock.client._internal.retry import RetryPolicy, asked_pause
 from interlock.client._internal.statuses import image_failed
 from interlock.client.errors import (
@@ -40,6 +42,12 @@ class _Image:
     cancelled: bool = False
     given_up: bool = False
     """Its result is out; only its last frame is still to come, and until then it uses credits."""
+    in_chunks: bool = False
+    """Shared memory has failed it."""
+    ends_at: float | None = None
+    """When it fails, by the clock; None: not sent yet, or never."""
+    parts_awaited: bool = False
+    """Begun by its hash: nothing of it is sent before the server asks."""
     assembly: PatchAssembly = field(init=False)
 
 
@@ -49,17 +57,24 @@ class Conversation:
     Args:
         window: pictures between their source and the taking of their result, at the most.
         max_patch_bytes: bytes of one picture's patches, at the most.
+        memory: where the server may put them.
         policy: how often a picture that the server has no room for is sent.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, window: int, max_patch_bytes: int, policy: RetryPolicy, clock: Callable[[], float] = time.monotonic
+        self,
+        window: int,
+        max_patch_bytes: int,
+        memory: SharedMemory,
+        policy: RetryPolicy,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if window < 1:
             raise ValueError(f"max_in_flight is {window}; it must be at least 1")
         self._window = window
         self._max_patch_bytes = max_patch_bytes
+        self._memory = memory
         self._policy = policy
         self._clock = clock
         self._indices = itertools.count()
@@ -71,7 +86,8 @@ class Conversation:
         self._drained = False
         self._retry_at: float | None = None
         self._in_flight: dict[str, _Image] = {}
-        self._sending: Iterator[_Step] | None = None
+        self._sending: Iterator[Step] | None = None
+        self._asked_for: deque[str] = deque()
         self._cancels: deque[str] = deque()
 
     # What the face asks
@@ -131,7 +147,7 @@ class Conversation:
 
     # What to send
 
-    def next_step(self) -> _Step | None:
+    def next_step(self) -> Step | None:
         """The next message to write. None: nothing now; ask again when something changed."""
         self._retry_at = None
         if self._settings is None:
@@ -143,16 +159,32 @@ class Conversation:
             if step is not None:
                 return step
             self._sending = None
+        while self._asked_for:
+            wire_id = self._asked_for.popleft()
+            if self._wanted(wire_id):
+                self._sending = self._parts(wire_id, self._in_flight[wire_id])
+                return next(self._sending)
         image = self._next_to_begin(self._settings)
         if image is None:
             return None
         wire_id = str(next(self._wire_ids))
-        image.assembly = PatchAssembly(image.ready.image_id, self._max_patch_bytes)
+        place = None if image.in_chunks else self._memory.take(image.ready.most_patch_bytes)
+        image.assembly = PatchAssembly(image.ready.image_id, self._max_patch_bytes, place)
+        image.parts_awaited = image.ready.begin.HasField("source_sha256")
         self._in_flight[wire_id] = image
-        self._sending = self._parts(wire_id, image)
-        step = _Step(begin=image.ready.begin)
-        step.begin.image_id = wire_id
-        return step
+        if not image.parts_awaited:
+            self._sending = self._parts(wire_id, image)
+        begin = image.ready.begin
+        begin.image_id = wire_id
+        begin.ClearField("region")
+        if place is not None:
+            begin.region.CopyFrom(place.target())
+        if image.ready.timeout is not None:
+            now = self._clock()
+            if image.ends_at is None:
+                image.ends_at = now + image.ready.timeout
+            begin.timeout.FromNanoseconds(max(1, round((image.ends_at - now) * 1e9)))
+        return _Step(begin=begin)
 
     def _next_to_begin(self, settings: preprocess_pb2.StreamSettings) -> _Image | None:
         if self._drained:
@@ -171,12 +203,12 @@ class Conversation:
         self._waiting.remove(image)
         return image
 
-    def _parts(self, wire_id: str, image: _Image) -> Iterator[_Step]:
+    def _parts(self, wire_id: str, image: _Image) -> Iterator[Step]:
         """The bytes and the end of a picture, for as long as it is wanted."""
         for offset, data in image.ready.upload.parts():
             if not self._wanted(wire_id):
                 return
-            yield _Step(data=preprocess_pb2.ImageData(image_id=wire_id, offset=offset, data=data))
+            yield part_step(wire_id, offset, data)
         if self._wanted(wire_id):
             yield _Step(end=preprocess_pb2.ImageEnd(image_id=wire_id))
 
@@ -186,14 +218,14 @@ class Conversation:
 
     # What came
 
-    def receive(self, frame: preprocess_pb2.PatchFrame) -> bool:
+    def receive(self, frame: Frame) -> bool:
         """Takes one frame. Whether a result came of it.
 
         Raises:
             UnexpectedAnswerError: the frame fits no picture of this stream.
         """
-        kind = frame.WhichOneof("frame")
-        if kind == "settings":
+        kind = "chunk" if isinstance(frame, Chunk) else frame.WhichOneof("frame")
+        if isinstance(frame, preprocess_pb2.PatchFrame) and kind == "settings":
             self._settings = frame.settings
             return False
         if self._settings is None:
@@ -201,18 +233,28 @@ class Conversation:
         image = self._in_flight.get(frame.image_id)
         if image is None or kind is None:
             raise UnexpectedAnswerError(f"a frame of kind {kind} came for picture {frame.image_id!r}, not in flight")
+        if kind == "source_needed":
+            self._source_needed(image, frame.image_id)
+            return False
         if kind in ("trailer", "error"):
             del self._in_flight[frame.image_id]
-        if image.given_up:
-            return False
         results = len(self._results)
-        if kind == "error":
-            self._refused(image, image_failed(frame.error))
-        else:
-            self._assemble(image, frame)
+        if not image.given_up:
+            if isinstance(frame, preprocess_pb2.PatchFrame) and kind == "error":
+                self._refused(image, image_failed(frame.error))
+            else:
+                self._assemble(image, frame)
+        if kind in ("trailer", "error"):
+            image.assembly.settled()
         return len(self._results) > results
 
-    def _assemble(self, image: _Image, frame: preprocess_pb2.PatchFrame) -> None:
+    def _source_needed(self, image: _Image, wire_id: str) -> None:
+        if not image.parts_awaited:
+            raise UnexpectedAnswerError(f"the server asked for picture {wire_id!r}, which was sent already")
+        image.parts_awaited = False
+        self._asked_for.append(wire_id)
+
+    def _assemble(self, image: _Image, frame: Frame) -> None:
         try:
             patches = image.assembly.add(frame)
         except PatchesDamagedError as error:
@@ -230,6 +272,10 @@ class Conversation:
             self._drained = True
             self._waiting.append(image)
             return
+        if image.assembly.refused(error.reason, self._memory) and not image.cancelled:
+            image.in_chunks = True
+            self._waiting.appendleft(image)
+            return
         image.refusals += 1
         pause = asked_pause(error.code, error.reason, error.retry_delay)
         if pause is None or image.cancelled or image.refusals >= self._policy.attempts:
@@ -245,11 +291,18 @@ class Conversation:
 
     def stream_opened(self) -> None:
         """A new call begins, with nothing sent on it yet."""
+        self.stream_over()
         self._settings = None
         self._drained = False
         self._in_flight.clear()
         self._sending = None
+        self._asked_for.clear()
         self._cancels.clear()
+
+    def stream_over(self) -> None:
+        """No more frames come on this call."""
+        for image in self._in_flight.values():
+            image.assembly.lost()
 
     def stream_lost(self) -> None:
         """The call broke: pictures without a result go back to those that wait."""

@@ -11,10 +11,12 @@ from interlock.client.errors import UnexpectedAnswerError
 from interlock.client.pictures import Picture, PlannedImage, ServedProfiles, Timings
 from interlock.preprocess.v1 import preprocess_pb2
 from interlock.vision.plan import Plan
-from interlock.vision.profiles import VisionProfile
+from interlock.vision.profiles import DEFAULT_PROFILE_NAME, PROFILES, VisionProfile
 
 if TYPE_CHECKING:
     from interlock.vision import DecodeOptions
+
+_PIXEL_BYTES = 6  # three channels, two bytes each
 
 _PLAN_FIELDS = tuple(field.name for field in fields(Plan))
 
@@ -84,7 +86,8 @@ def decode_options_message(options: "DecodeOptions | None") -> preprocess_pb2.De
 
 
 def begin_message(picture: Picture, upload: Upload) -> preprocess_pb2.ImageBegin:
-    """Announces a picture of a stream, still without an id."""
+    """Announces a picture of a stream, still without its hash, and without what changes from one sending to the next:
+    id, place, timeout."""
     return preprocess_pb2.ImageBegin(
         kind=upload.kind,
         total_bytes=len(upload.data),
@@ -109,6 +112,18 @@ def image_request(picture: Picture, upload: Upload) -> preprocess_pb2.Preprocess
     else:
         request.encoded = bytes(upload.data)
     return request
+
+
+def most_patch_bytes(picture: Picture) -> int:
+    """About the most bytes that the patches of a picture take, before its size is known. Where the server's profile
+    differs from ours of that name, it says so, and puts nothing there."""
+    if picture.plan is not None:
+        return picture.plan.canvas_width * picture.plan.canvas_height * _PIXEL_BYTES
+    profile = picture.profile
+    if not isinstance(profile, VisionProfile):
+        profile = PROFILES.get(profile or DEFAULT_PROFILE_NAME, PROFILES[DEFAULT_PROFILE_NAME])
+    token_side = profile.patch_size * profile.downsample_ratio
+    return profile.max_image_tokens * token_side * token_side * _PIXEL_BYTES
 
 
 def timings_from_message(trailer: preprocess_pb2.PatchTrailer) -> Timings:

@@ -7,7 +7,7 @@ the caller is bounded by the conversation's window.
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -16,22 +16,20 @@ import grpc
 import grpc.aio
 
 from interlock.client._internal.conversation import Conversation
-from interlock.client._internal.ready_pictures import ready
+from interlock.client._internal.frames import Frame, Step
+from interlock.client._internal.ready_pictures import Item, ReadyPicture, UnreadablePicture
 from interlock.client._internal.retry import Attempts, RetryPolicy
 from interlock.client._internal.statuses import error_of, raise_if_closed, sending_error_of
-from interlock.client.pictures import ImageResult, Picture, Source
-from interlock.preprocess.v1 import preprocess_pb2
+from interlock.client.pictures import ImageResult
 
 _FAREWELL_SECONDS = 1.0
 """How long a server may take to end a stream on which everything is answered, before the call is cancelled."""
 
 if TYPE_CHECKING:
     # grpc's own classes take no type arguments when the program runs.
-    _Frame: TypeAlias = preprocess_pb2.PatchFrame
-    _Step: TypeAlias = preprocess_pb2.PreprocessImagesRequest
-    _SyncMethod: TypeAlias = grpc.StreamStreamMultiCallable[_Step, _Frame]
-    _AsyncMethod: TypeAlias = grpc.aio.StreamStreamMultiCallable[_Step, _Frame]
-    _AsyncCall: TypeAlias = grpc.aio.StreamStreamCall[_Step, _Frame]
+    _SyncMethod: TypeAlias = grpc.StreamStreamMultiCallable[Step, Frame]
+    _AsyncMethod: TypeAlias = grpc.aio.StreamStreamMultiCallable[Step, Frame]
+    _AsyncCall: TypeAlias = grpc.aio.StreamStreamCall[Step, Frame]
 
 
 class PatchStream:
@@ -44,16 +42,18 @@ class PatchStream:
         self,
         method: "_SyncMethod",
         address: str,
-        sources: Iterable[Source | Picture],
-        defaults: Picture,
+        sources: Iterable[Item],
+        ready: Callable[[Item], ReadyPicture | UnreadablePicture],
+        share_memory: Callable[[], None],
         conversation: Conversation,
         policy: RetryPolicy,
         timeout: float | None,
     ) -> None:
         self._method = method
         self._address = address
-        self._sources: Iterator[Source | Picture] = iter(sources)
-        self._defaults = defaults
+        self._sources: Iterator[Item] = iter(sources)
+        self._ready = ready
+        self._share_memory = share_memory
         self._conversation = conversation
         self._attempts = Attempts(policy, timeout)
         # Entered as the lock itself, never as the condition: a signal that raises (Ctrl-C) inside the Python code of
@@ -141,7 +141,8 @@ class PatchStream:
                 self._conversation.end_sources()
                 self._changed.notify_all()
             return
-        picture = ready(item, self._defaults)
+        picture = self._ready(item)
+        self._share_memory()
         with self._lock:
             self._conversation.add(picture)
             self._changed.notify_all()
@@ -186,6 +187,7 @@ class PatchStream:
         finally:
             call.cancel()
             with self._lock:
+                self._conversation.stream_over()
                 over.set()
                 self._changed.notify_all()
         with self._lock:
@@ -193,7 +195,7 @@ class PatchStream:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: self._closed, pause)
 
-    def _steps(self, over: threading.Event) -> Iterator[preprocess_pb2.PreprocessImagesRequest]:
+    def _steps(self, over: threading.Event) -> Iterator[Step]:
         """What is to be written, for the thread of the transport that writes it."""
         while True:
             with self._lock:
@@ -219,8 +221,9 @@ class AsyncPatchStream:
         self,
         method: "_AsyncMethod",
         address: str,
-        sources: Iterable[Source | Picture] | AsyncIterable[Source | Picture],
-        defaults: Picture,
+        sources: Iterable[Item] | AsyncIterable[Item],
+        ready: Callable[[Item], ReadyPicture | UnreadablePicture],
+        share_memory: Callable[[], Awaitable[None]],
         conversation: Conversation,
         policy: RetryPolicy,
         timeout: float | None,
@@ -228,7 +231,8 @@ class AsyncPatchStream:
         self._method = method
         self._address = address
         self._sources = sources
-        self._defaults = defaults
+        self._ready = ready
+        self._share_memory = share_memory
         self._conversation = conversation
         self._attempts = Attempts(policy, timeout)
         self._changed = asyncio.Event()
@@ -301,7 +305,9 @@ class AsyncPatchStream:
     async def _feed(self) -> None:
         async with aclosing(_asynchronous(self._sources)) as sources:
             async for item in sources:
-                self._conversation.add(await asyncio.to_thread(ready, item, self._defaults))
+                picture = await asyncio.to_thread(self._ready, item)
+                await self._share_memory()
+                self._conversation.add(picture)
                 self._notify()
                 while not self._conversation.wants_source:
                     await self._next_change()
@@ -338,6 +344,7 @@ class AsyncPatchStream:
             raise
         finally:
             call.cancel()
+            self._conversation.stream_over()
             writer.cancel()
             (written,) = await asyncio.gather(writer, return_exceptions=True)
             if isinstance(written, Exception):
@@ -367,8 +374,8 @@ class AsyncPatchStream:
 
 
 async def _asynchronous(
-    sources: Iterable[Source | Picture] | AsyncIterable[Source | Picture],
-) -> AsyncGenerator[Source | Picture, None]:
+    sources: Iterable[Item] | AsyncIterable[Item],
+) -> AsyncGenerator[Item, None]:
     if isinstance(sources, AsyncIterable):
         async for item in sources:
             yield item

@@ -1,8 +1,12 @@
 """A caller's picture, made ready to be sent: its bytes at hand, and the message that announces it."""
 
+import hashlib
 from dataclasses import dataclass
+from typing import Self, TypeAlias
 
-from interlock.client._internal.picture_messages import begin_message
+from interlock.client._internal.hashes import HashFirstPolicy
+from interlock.client._internal.picture_messages import begin_message, most_patch_bytes
+from interlock.client._internal.retry import check_timeout
 from interlock.client._internal.sources import Upload, upload_of
 from interlock.client.errors import SourceError
 from interlock.client.pictures import Picture, Source
@@ -15,8 +19,24 @@ class ReadyPicture:
 
     image_id: str
     begin: preprocess_pb2.ImageBegin
-    """Announces it; the id on the stream is still missing."""
+    """Announces it; what changes from one sending to the next is still missing."""
     upload: Upload
+    most_patch_bytes: int
+    """What has to be set aside for its patches in shared memory."""
+    timeout: float | None
+    """Seconds from when it is first sent, after which it fails."""
+    hash_first: bool
+    """It is begun by its hash."""
+
+    def fits(self, size: int) -> bool:
+        """Whether it may go in one message of that size: it is no larger, and not begun by its hash."""
+        return len(self.upload.data) <= size and not self.hash_first
+
+    def hashed(self) -> Self:
+        """This picture, with its hash if it is begun by it."""
+        if self.hash_first and not self.begin.HasField("source_sha256"):
+            self.begin.source_sha256 = hashlib.sha256(self.upload.data).digest()
+        return self
 
 
 @dataclass(frozen=True)
@@ -27,16 +47,41 @@ class UnreadablePicture:
     error: SourceError
 
 
-def ready(item: Source | Picture, defaults: Picture) -> ReadyPicture | UnreadablePicture:
-    """Makes a picture ready to be sent: reads its source, and fills in what holds for the whole stream.
+Item: TypeAlias = Source | Picture | ReadyPicture
+
+
+def ready(picture: Picture, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture:
+    """Makes a picture ready to be sent, but for its hash: reads its source and fills in what holds for all.
 
     Raises:
-        TypeError: the item is nothing that can be a picture.
-        ValueError: a number of its profile or plan is none that can be sent, for example a negative one.
+        SourceError: its source cannot be had.
+        TypeError: its source is nothing that can be a picture.
+        ValueError: a number of its profile, plan or timeout is none that can be sent, for example a negative one.
     """
-    picture = (item if isinstance(item, Picture) else Picture(item)).with_defaults(defaults)
+    picture = picture.with_defaults(defaults)
+    if picture.timeout is not None:
+        check_timeout(picture.timeout)
+    upload = upload_of(picture.source)
+    return ReadyPicture(
+        picture.image_id,
+        begin_message(picture, upload),
+        upload,
+        most_patch_bytes(picture),
+        picture.timeout,
+        hash_first.applies_to(upload.data),
+    )
+
+
+def ready_or_unreadable(item: Item, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture | UnreadablePicture:
+    """One of many, made ready with its hash.
+
+    Raises:
+        TypeError, ValueError: as with `ready`.
+    """
+    if isinstance(item, ReadyPicture):
+        return item.hashed()
+    picture = item if isinstance(item, Picture) else Picture(item)
     try:
-        upload = upload_of(picture.source)
+        return ready(picture, defaults, hash_first).hashed()
     except SourceError as error:
         return UnreadablePicture(picture.image_id, error)
-    return ReadyPicture(picture.image_id, begin_message(picture, upload), upload)

@@ -26,10 +26,10 @@ class Upload:
     width: int = 0
     height: int = 0
 
-    def parts(self) -> Iterator[tuple[int, bytes]]:
+    def parts(self) -> Iterator[tuple[int, memoryview]]:
         """Offset and bytes of each part, in order."""
         for offset in range(0, len(self.data), PART_BYTES):
-            yield offset, bytes(self.data[offset : offset + PART_BYTES])
+            yield offset, self.data[offset : offset + PART_BYTES]
 
 
 def upload_of(source: Source) -> Upload:

@@ -515,17 +515,23 @@ class RegionTarget(google.protobuf.message.Message):
 
     HANDLE_FIELD_NUMBER: builtins.int
     OFFSET_FIELD_NUMBER: builtins.int
+    SIZE_FIELD_NUMBER: builtins.int
     handle: builtins.str
     """Handle from RegisterRegion."""
     offset: builtins.int
     """Byte of the region at which the patch buffer begins; even."""
+    size: builtins.int
+    """Bytes from there that are the patch buffer's at the most: a picture with more fails rather than write into what
+    belongs to another. 0: up to the end of the region.
+    """
     def __init__(
         self,
         *,
         handle: builtins.str = ...,
         offset: builtins.int = ...,
+        size: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["handle", b"handle", "offset", b"offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["handle", b"handle", "offset", b"offset", "size", b"size"]) -> None: ...
 
 Global___RegionTarget: typing_extensions.TypeAlias = RegionTarget
 

@@ -3,10 +3,13 @@
     resize_patchify(rgb, plan, profile, out=None, *, threads=1, checkpoint=None)
         -> uint16[grid_height, grid_width, 3, patch_size, patch_size]
 
-`reference` is plain Pillow and NumPy; `numexpr` is the fast one that needs nothing compiled at run time.
+`reference` is plain Pillow and NumPy; `numexpr` is the fast one that needs nothing compiled at run time; `simd` is
+compiled by numba when it is first used, or taken from disk (`keep_compiled_in`), and by far the fastest.
 """
 
+import logging
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple, Protocol
@@ -14,8 +17,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.vision.plan import Plan
+from interlock.vision.kernels.disk_cache import keep_compiled_in
+from interlock.vision.plan import Plan, plan
 from interlock.vision.profiles import VisionProfile
+
+__all__ = ["Kernel", "ResizePatchify", "available", "get", "keep_compiled_in", "warm_up"]
+
+_log = logging.getLogger(__name__)
 
 
 class ResizePatchify(Protocol):
@@ -30,6 +38,7 @@ class ResizePatchify(Protocol):
         *,
         threads: int = 1,
         checkpoint: Callable[[int], None] | None = None,
+        rows_ready: Callable[[int], None] | None = None,
     ) -> NDArray[np.uint16]:
         """Make the patches of `rgb`.
 
@@ -42,6 +51,9 @@ class ResizePatchify(Protocol):
             checkpoint: called between strips with the number of patch rows of `out` that are final, from the first
                 on; never fewer than before. It may be called from any of the kernel's threads, but from one at a time.
                 What it raises ends the work and comes out of this call, when all threads have stopped.
+            rows_ready: for a `rgb` that is filled from the top while it is used: called with a number of rows before
+                they are read, by whichever thread is to read them. It returns when they are there; what it raises
+                ends the work too.
 
         Returns:
             uint16[grid_height, grid_width, 3, patch_size, patch_size]: bfloat16 bits, channels first in each patch. A
@@ -61,7 +73,7 @@ class Kernel(NamedTuple):
 
 
 # From the fastest to the plainest, each with the module it needs beyond NumPy and Pillow.
-_KERNELS = {"numexpr": "numexpr", "reference": None}
+_KERNELS = {"simd": "numba", "numexpr": "numexpr", "reference": None}
 
 
 def available() -> tuple[str, ...]:
@@ -70,14 +82,69 @@ def available() -> tuple[str, ...]:
 
 
 def get(name: str | None = None) -> Kernel:
-    """The kernel of that name, or the default one.
+    """The kernel of that name, ready to be used; without a name the fastest that works here.
+
+    The first time takes a while: modules are imported, and machine code is loaded or made. A kernel that does not work
+    is logged, once, and the next one taken in its place.
 
     Raises:
-        ValueError: there is no such kernel here; the message lists those that are.
+        ValueError: there is no such kernel here, or it does not work; the message says why.
     """
     names = available()
     if name is None:
-        name = names[0]
+        return _fastest()
     if name not in names:
         raise ValueError(f"no kernel {name!r} here; available: {', '.join(names)}")
-    return Kernel(name, import_module(f"{__name__}.{name}").resize_patchify)
+    try:
+        return _load(name)
+    except Exception as error:  # whatever a compiler may raise
+        raise ValueError(f"kernel {name!r} does not work here: {_one_line(error)}") from error
+
+
+def warm_up() -> tuple[Kernel, ...]:
+    """Load every kernel that works here, the fastest first. Afterwards machine code is on disk for the next process."""
+    _fastest()
+    return tuple(kernel for name in available() if (kernel := _working(name)) is not None)
+
+
+@cache
+def _fastest() -> Kernel:
+    return next(kernel for name in available() if (kernel := _working(name)) is not None)
+
+
+@cache
+def _working(name: str) -> Kernel | None:
+    try:
+        return _load(name)
+    except Exception as error:  # whatever a compiler may raise
+        _log.warning("kernel %s does not work here and is not used: %s", name, _one_line(error))
+        return None
+
+
+@cache
+def _load(name: str) -> Kernel:
+    kernel = Kernel(name, import_module(f"{__name__}.{name}").resize_patchify)
+    if name != "reference":
+        _try_out(kernel)
+    return kernel
+
+
+def _try_out(kernel: Kernel) -> None:
+    """Run a kernel once on each of its ways; whether a compiler got a machine right that it was never tried on, shows.
+
+    Raises:
+        RuntimeError: its words are not those of the reference.
+    """
+    reference = _load("reference")
+    for patch in (14, 16, 5):
+        profile = VisionProfile(patch_size=patch, downsample_ratio=1, max_image_tokens=100, min_pixels=0)
+        for width, height in ((patch * 4, patch * 3), (150, 103)):  # keeps its size; is resized
+            rgb = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+            geometry = plan(width, height, profile)
+            words = kernel.resize_patchify(rgb, geometry, profile)
+            if not np.array_equal(words, reference.resize_patchify(rgb, geometry, profile)):
+                raise RuntimeError(f"it makes other patches than the reference of {width}x{height} at {patch}")
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -7,9 +7,8 @@ vertical pass and through tables of codes into the patches. `docs/decisions/kern
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import lru_cache, partial
-from threading import Lock
 
 import numexpr
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from interlock.vision.kernels.geometry import checked_patches
+from interlock.vision.kernels.sharing import share
 from interlock.vision.plan import Plan
 from interlock.vision.profiles import VisionProfile
 from interlock.vision.quantise import PADDING_VALUE, bf16_codes
@@ -45,21 +45,28 @@ def resize_patchify(
     *,
     threads: int = 1,
     checkpoint: Callable[[int], None] | None = None,
+    rows_ready: Callable[[int], None] | None = None,
 ) -> NDArray[np.uint16]:
     """See `interlock.vision.kernels.ResizePatchify`."""
     patches = checked_patches(rgb, plan, profile, out)
     report = checkpoint or (lambda patch_rows_done: None)
+    if rows_ready is not None:
+        rows_ready(len(rgb))  # no patch is done before the last row was read, so nothing is won by going ahead
     height, width = rgb.shape[:2]
+
+    def no_rows_yet(lines_done: int) -> None:
+        report(0)  # columns are done one after the other, so no row is final before the last of them
 
     wide = None
     if width != plan.resize_width:
         wide = _blank(plan.resize_width, height)
-        strips = _strips(height, width, threads)
-        _share(partial(_resize_rows, rgb, wide, plan.resize_width), strips, threads, report)
+        widen = partial(_resize_rows, rgb, wide, plan.resize_width)
+        share(lambda: nullcontext(widen), _strips(height, width, threads), threads, no_rows_yet)
 
     tables = [_pair_table(codes.tobytes()) for codes in bf16_codes(profile)]
+    cut = partial(_patchify_columns, rgb, wide, plan, tables, patches)
     strips = _strips(plan.grid_width, max(height, plan.canvas_height) * profile.patch_size, threads)
-    _share(partial(_patchify_columns, rgb, wide, plan, tables, patches), strips, threads, report)
+    share(lambda: nullcontext(cut), strips, threads, no_rows_yet)
     report(plan.grid_height)
     if wide is not None and wide.width * wide.height <= _LARGEST_SPARE:
         _spare.append(wide)
@@ -141,38 +148,3 @@ def _strips(lines: int, line_pixels: int, threads: int) -> list[tuple[int, int]]
     strip_pixels = min(max(pixels // threads, _SMALLEST_STRIP), _LARGEST_STRIP)
     count = min(max(1, pixels // strip_pixels), lines)
     return [(lines * n // count, lines * (n + 1) // count) for n in range(count)]
-
-
-def _share(
-    task: Callable[[int, int], None], strips: list[tuple[int, int]], threads: int, report: Callable[[int], None]
-) -> None:
-    """Do `task` on every strip, on this thread and others, reporting after each; no patch row is final before the last.
-
-    Returns, or raises the first fault, when all threads are done.
-    """
-    queue = deque(strips)
-    reporting = Lock()
-
-    def drain() -> None:
-        try:
-            while queue:
-                try:
-                    strip = queue.popleft()
-                except IndexError:
-                    return  # another thread was faster
-                task(*strip)
-                with reporting:
-                    report(0)
-        except BaseException:
-            queue.clear()
-            raise
-
-    helpers = min(threads, len(strips)) - 1
-    if helpers < 1:
-        drain()
-        return
-    with ThreadPoolExecutor(helpers, "strips") as executor:
-        helping = [executor.submit(drain) for _ in range(helpers)]
-        drain()
-    for helper in helping:
-        helper.result()

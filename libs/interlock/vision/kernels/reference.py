@@ -20,10 +20,13 @@ def resize_patchify(
     *,
     threads: int = 1,
     checkpoint: Callable[[int], None] | None = None,
+    rows_ready: Callable[[int], None] | None = None,
 ) -> NDArray[np.uint16]:
     """See `interlock.vision.kernels.ResizePatchify`. Uses one thread whatever `threads` says."""
     patches = checked_patches(rgb, plan, profile, out)
     report = checkpoint or (lambda patch_rows_done: None)
+    if rows_ready is not None:
+        rows_ready(len(rgb))
 
     # One axis at a time: given both, Pillow 13 resizes tall pictures vertically first, which rounds differently.
     wide = Image.fromarray(rgb).resize((plan.resize_width, rgb.shape[0]), Image.Resampling.BICUBIC)
