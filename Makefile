@@ -29,6 +29,7 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint deploy/docker/Dockerfile
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	scripts/check_breaking_protos.sh
@@ -49,4 +50,20 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs lint test faults demo bench
+.venv-pins/installed: Makefile
+	$(PYTHON) -m venv .venv-pins
+	.venv-pins/bin/pip install --quiet 'uv>=0.9,<1'
+	@touch $@
+
+PINS := deploy/docker/requirements
+PIN := .venv-pins/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+pins: .venv-pins/installed  ## Choose anew which versions of all packages the images have.
+	$(PIN) --extra bootstrap pyproject.toml -o $(PINS)/bootstrap.txt
+	$(PIN) --extra all pyproject.toml -o $(PINS)/preprocess.txt
+	$(PIN) $(PINS)/tools.in -o $(PINS)/tools.txt
+
+images: setup  ## Prove the images' steps without an engine: install, and serve from a read-only root (as root).
+	scripts/check_image_steps.sh
+
+.PHONY: help setup stubs lint test faults demo bench pins images

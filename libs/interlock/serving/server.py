@@ -30,6 +30,8 @@ _LOGGER = logging.getLogger(__name__)
 _METADATA_BYTES = 16 * 1024  # a request's headers; the same soft and hard limit, so that none is dropped at random
 _KEEPALIVE_MS = 30_000  # how soon a vanished caller is looked for on an idle connection
 _KEEPALIVE_TIMEOUT_MS = 10_000
+_MAX_PROBES = 100
+"""Calls and connections at once on the port for health checks."""
 
 
 class CannotListenError(Exception):
@@ -68,6 +70,13 @@ class ServerSettings(Settings):
         validate=_check_ip_address,
     )
     port: int = setting(50051, "TCP port to listen on. 0: a free one, named in the log.", minimum=0, maximum=65535)
+    health_port: int | None = setting(
+        None,
+        "TCP port for health checks alone, in plain text whatever the other speaks: for probes that know no TLS, such as "
+        "Kubernetes'. 0: a free one, named in the log. Not set: none.",
+        minimum=0,
+        maximum=65535,
+    )
     max_concurrent_rpcs: int = setting(
         20_000, "Calls that run at once, streams included; further ones are refused (OVERLOADED).", minimum=1
     )
@@ -230,6 +239,7 @@ class Server:
             await entered.enter_async_context(self._exposed_metrics())
             for lifespan in self._lifespans:
                 await entered.enter_async_context(lifespan())
+            await entered.enter_async_context(self._probed())
             await self._listen(host, port)
             self._entered = entered.pop_all()
         self._health.take_calls()
@@ -247,6 +257,27 @@ class Server:
             _check_can_listen(host, port)
         async with exposed(self.metrics, self._metrics_settings):
             yield
+
+    @asynccontextmanager
+    async def _probed(self) -> AsyncIterator[None]:
+        """Answers health checks on the port for them: not ready before calls are taken, to the very end."""
+        host, port = self.settings.host, self.settings.health_port
+        if port is None:
+            yield
+            return
+        _check_can_listen(host, port)
+        probes = grpc.aio.server(
+            interceptors=[CallInterceptor(_MAX_PROBES, Access(AccessSettings()), Metrics())],
+            options=_options(ServerSettings(max_connections=_MAX_PROBES)),
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, probes)
+        port = probes.add_insecure_port(_address(host, port))
+        await probes.start()
+        _LOGGER.info("health checks on %s", _address(host, port), extra={"host": host, "health_port": port})
+        try:
+            yield
+        finally:
+            await probes.stop(0)
 
     async def _listen(self, host: str, port: int) -> None:
         server = grpc.aio.server(interceptors=[self._calls], options=_options(self.settings))
