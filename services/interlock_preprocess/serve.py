@@ -6,6 +6,7 @@ from functools import partial
 from interlock.preprocess.v1 import preprocess_service_pb2
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import add_PreprocessServiceServicer_to_server
 from interlock.serving import Server
+from interlock.vision import kernels
 from interlock_preprocess import memory
 from interlock_preprocess.access import RULES
 from interlock_preprocess.admission import Budget
@@ -47,12 +48,14 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
     """
     settings = settings or PreprocessSettings()
     memory.keep_freed_memory()
+    if settings.kernel_cache_folder is not None:
+        kernels.keep_compiled_in(settings.kernel_cache_folder)
     counters = Counters(
         sources=Budget(settings.source_budget_bytes),
         work=Budget(settings.work_budget_bytes),
         cache=Budget(settings.cache_bytes),
     )
-    pool = WorkPool(settings, counters)
+    pool = WorkPool(settings, counters)  # the kernel runs once here, before the server can be ready
     regions = Regions(settings)
     draining = asyncio.Event()
     server.on_drain(draining.set)

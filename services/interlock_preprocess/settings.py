@@ -33,6 +33,11 @@ class PreprocessSettings(Settings):
     table: ClassVar[str] = "preprocess"
 
     kernel: str | None = setting(None, "Kernel to use, by name. Not set: the fastest there is.")
+    kernel_cache_folder: Path | None = setting(
+        None,
+        "Folder where compiled kernels are kept; `interlock warmup` fills it. Not set: beside the package, else the "
+        "user's own.",
+    )
     worker_threads: int = setting(
         len(os.sched_getaffinity(0)),
         "Threads that decode pictures and cut patches, one picture each. The default is the number of usable CPUs.",

@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.vision.kernels.disk_cache import keep_compiled_in
+from interlock.vision.kernels.disk_cache import keep_compiled_in, kept_in
 from interlock.vision.plan import Plan, plan
 from interlock.vision.profiles import VisionProfile
 
-__all__ = ["Kernel", "ResizePatchify", "available", "get", "keep_compiled_in", "warm_up"]
+__all__ = ["Kernel", "ResizePatchify", "available", "get", "keep_compiled_in", "kept_in", "warm_up"]
 
 _log = logging.getLogger(__name__)
 
@@ -75,57 +75,48 @@ class Kernel(NamedTuple):
 # From the fastest to the plainest, each with the module it needs beyond NumPy and Pillow.
 _KERNELS = {"simd": "numba", "numexpr": "numexpr", "reference": None}
 
+_broken: dict[str, str] = {}
+"""Kernels that were tried and do not work here, and why."""
+
 
 def available() -> tuple[str, ...]:
-    """Names of the kernels that can be used here; the first is the default."""
-    return tuple(name for name, needs in _KERNELS.items() if needs is None or find_spec(needs))
+    """Names of the kernels that can be used here, from the fastest on, but for those that turned out not to work."""
+    installed = (name for name, needs in _KERNELS.items() if needs is None or find_spec(needs))
+    return tuple(name for name in installed if name not in _broken)
 
 
 def get(name: str | None = None) -> Kernel:
     """The kernel of that name, ready to be used; without a name the fastest that works here.
 
-    The first time takes a while: modules are imported, and machine code is loaded or made. A kernel that does not work
-    is logged, once, and the next one taken in its place.
+    The first time takes a while: modules are imported, machine code is loaded or made, the kernel is tried out. One
+    that does not work is logged, once, and the next one taken in its place.
 
     Raises:
         ValueError: there is no such kernel here, or it does not work; the message says why.
     """
-    names = available()
     if name is None:
-        return _fastest()
-    if name not in names:
-        raise ValueError(f"no kernel {name!r} here; available: {', '.join(names)}")
-    try:
-        return _load(name)
-    except Exception as error:  # whatever a compiler may raise
-        raise ValueError(f"kernel {name!r} does not work here: {_one_line(error)}") from error
+        return next(kernel for kernel in map(_working, available()) if kernel is not None)
+    if name in available() and (kernel := _working(name)) is not None:
+        return kernel
+    why = f", it does not work: {_broken[name]}" if name in _broken else ""
+    raise ValueError(f"no kernel {name!r} here{why}; available: {', '.join(available())}")
 
 
 def warm_up() -> tuple[Kernel, ...]:
     """Load every kernel that works here, the fastest first. Afterwards machine code is on disk for the next process."""
-    _fastest()
-    return tuple(kernel for name in available() if (kernel := _working(name)) is not None)
-
-
-@cache
-def _fastest() -> Kernel:
-    return next(kernel for name in available() if (kernel := _working(name)) is not None)
+    return tuple(kernel for kernel in map(_working, available()) if kernel is not None)
 
 
 @cache
 def _working(name: str) -> Kernel | None:
     try:
-        return _load(name)
+        kernel = Kernel(name, import_module(f"{__name__}.{name}").resize_patchify)
+        if name != "reference":
+            _try_out(kernel)
     except Exception as error:  # whatever a compiler may raise
-        _log.warning("kernel %s does not work here and is not used: %s", name, _one_line(error))
+        _broken[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        _log.warning("kernel %s does not work here, %s takes its place: %s", name, available()[0], _broken[name])
         return None
-
-
-@cache
-def _load(name: str) -> Kernel:
-    kernel = Kernel(name, import_module(f"{__name__}.{name}").resize_patchify)
-    if name != "reference":
-        _try_out(kernel)
     return kernel
 
 
@@ -135,7 +126,7 @@ def _try_out(kernel: Kernel) -> None:
     Raises:
         RuntimeError: its words are not those of the reference.
     """
-    reference = _load("reference")
+    reference = get("reference")
     for patch in (14, 16, 5):
         profile = VisionProfile(patch_size=patch, downsample_ratio=1, max_image_tokens=100, min_pixels=0)
         for width, height in ((patch * 4, patch * 3), (150, 103)):  # keeps its size; is resized
@@ -144,7 +135,3 @@ def _try_out(kernel: Kernel) -> None:
             words = kernel.resize_patchify(rgb, geometry, profile)
             if not np.array_equal(words, reference.resize_patchify(rgb, geometry, profile)):
                 raise RuntimeError(f"it makes other patches than the reference of {width}x{height} at {patch}")
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parent / "simd"
 
 _chosen: Path | None = None
+_kept_in: Path | None = None
 
 
 def keep_compiled_in(folder: Path) -> None:
@@ -33,6 +34,11 @@ def keep_compiled_in(folder: Path) -> None:
     _chosen = folder
 
 
+def kept_in() -> Path | None:
+    """Where the machine code that this process uses is kept; None: nowhere, or it has not been used yet."""
+    return _kept_in
+
+
 @contextmanager
 def kept_on_disk() -> Iterator[None]:
     """Around the import of what numba compiles: its machine code is taken from disk, or made and kept there.
@@ -40,31 +46,55 @@ def kept_on_disk() -> Iterator[None]:
     The folder is the first that can be written to of
 
     1. `keep_compiled_in`'s; if there is none, `NUMBA_CACHE_DIR`; if there is none, `__pycache__` beside the package;
-    2. the user's own, `$XDG_CACHE_HOME/interlock` or `~/.cache/interlock`;
-    3. a temporary one that is gone afterwards.
+    2. a temporary one with a copy of what the first has, if it has anything;
+    3. the user's own, `$XDG_CACHE_HOME/interlock` or `~/.cache/interlock`;
+    4. a temporary one.
 
     If it is not the first, that is logged.
+
+    Raises:
+        OSError: nothing at all can be written to.
     """
     from numba import config
 
+    global _kept_in
     before = config.CACHE_DIR
     name = f"interlock-simd-{_state()}"
-    wanted = (_chosen or Path(before or _PACKAGE / "__pycache__")) / name
+    folder = (_chosen or Path(before or _PACKAGE / "__pycache__")) / name
     with ExitStack() as stack:
-        folder = wanted
-        if fault := _unusable(wanted):
-            if os.path.isdir(wanted):  # not that of `Path`, which may raise
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interlock-")), name)
-                shutil.copytree(wanted, folder)
-                _log.info("compiled kernels are in %s, which cannot be written to: using a copy", wanted)
-            else:
-                folder = _folder_of_user(name) or Path(stack.enter_context(tempfile.TemporaryDirectory()), name)
-                _log.warning("compiled kernels cannot be kept in %s (%s); using %s", wanted, fault, folder)
+        if fault := _unusable(folder):
+            folder = _instead_of(folder, name, fault, stack)
+        else:
+            _kept_in = folder
         config.CACHE_DIR = str(folder)
         try:
             yield
         finally:
             config.CACHE_DIR = before
+
+
+def _instead_of(folder: Path, name: str, fault: str, stack: ExitStack) -> Path:
+    """Another folder than one that cannot be written to; a temporary one is gone when `stack` ends."""
+    global _kept_in
+    if folder.is_dir():
+        copy = Path(stack.enter_context(_temporary_folder()), name)
+        shutil.copytree(folder, copy)
+        _log.info("compiled kernels are used from a copy of %s, which cannot be written to: %s", folder, fault)
+        return copy
+    of_user = _folder_of_user(name)
+    if of_user is not None:
+        _log.info("compiled kernels cannot be kept in %s: %s; they are kept in %s", folder, fault, of_user)
+        _kept_in = of_user
+        return of_user
+    _log.warning("compiled kernels cannot be kept in %s: %s; they are compiled at every start", folder, fault)
+    return Path(stack.enter_context(_temporary_folder()))
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="interlock-")
+    except OSError:  # nothing can be written to but, in most containers, memory
+        return tempfile.TemporaryDirectory(prefix="interlock-", dir="/dev/shm")
 
 
 def _state() -> str:

@@ -17,10 +17,6 @@ from numpy.typing import NDArray
 from interlock.vision.profiles import VisionProfile
 from interlock.vision.quantise import bf16_codes
 
-_STEPS = (0, 1, -1, 2, -2)
-"""How many float32 values away from the exact quotient a factor or term is looked for."""
-
-
 def affine_codes(profile: VisionProfile) -> NDArray[np.float32] | None:
     """float32[6]: the factors of red, green and blue, then their terms; None: only the table is right."""
     return _affine(profile.image_mean, profile.image_std, bf16_codes(profile).tobytes())
@@ -45,5 +41,11 @@ def _channel(mean: float, std: float, codes: NDArray[np.uint16]) -> tuple[np.flo
 
 
 def _near(value: float) -> list[np.float32]:
-    bits = int(np.float32(value).view(np.int32))
-    return [np.int32(bits + step).view(np.float32) for step in _STEPS]
+    """The float32 nearest to a value, and two on either side."""
+    near = [np.float32(value)]
+    for direction in (np.float32(np.inf), np.float32(-np.inf)):
+        step = near[0]
+        for _ in range(2):
+            step = np.nextafter(step, direction)
+            near.append(step)
+    return near

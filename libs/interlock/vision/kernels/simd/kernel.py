@@ -114,8 +114,7 @@ def _rows_read(last: int, plan: Plan, patch: int, height: int, down: Axis) -> in
 
 
 def _next_kernel() -> kernels.ResizePatchify:
-    names = kernels.available()
-    return kernels.get(names[names.index("simd") + 1]).resize_patchify
+    return kernels.get(next(name for name in kernels.available() if name != "simd")).resize_patchify
 
 
 def _strips(plan: Plan, source_pixels: int, threads: int) -> list[Strip]:
