@@ -34,6 +34,13 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/buf format --diff --exit-code
 	scripts/check_breaking_protos.sh
 
+KUSTOMIZE := build/tools/kustomize
+
+$(KUSTOMIZE): Makefile
+	GOBIN=$(CURDIR)/build/tools go install sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
+
+tools: $(KUSTOMIZE)  ## Install Kustomize, which builds the manifests for their tests (needs Go; kubectl will do, too).
+
 test: setup  ## Run all tests, with coverage.
 	$(BIN)/pytest --cov --cov-report=term
 
@@ -66,4 +73,4 @@ pins: .venv-pins/installed  ## Choose anew which versions of all packages the im
 images: setup  ## Prove the images' steps without an engine: install, and serve from a read-only root (as root).
 	scripts/check_image_steps.sh
 
-.PHONY: help setup stubs lint test faults demo bench pins images
+.PHONY: help setup stubs lint test faults demo bench tools pins images

@@ -78,7 +78,12 @@ ROWS: list[tuple[str, list[tuple[str, str, str, list[tuple[str, str]]]]]] = [
                     (_rate("interlock_lease_expiries_total", B), "leases a second"),
                 ],
             ),
-            ("Refusals by reason", "timeseries", "reqps", [(_rate("interlock_refusals_total", B, "reason"), "{{reason}}")]),
+            (
+                "Refusals by reason",
+                "timeseries",
+                "reqps",
+                [(_rate("interlock_refusals_total", B, "reason"), "{{reason}}")],
+            ),
             ("Watches", "timeseries", "short", [(f"sum by (pod) (interlock_watchers{{{B}}})", "{{pod}}")]),
             ("Rooms", "timeseries", "short", [(f"max(interlock_rooms{{{B}}})", "rooms")]),
         ],
@@ -201,7 +206,12 @@ ROWS: list[tuple[str, list[tuple[str, str, str, list[tuple[str, str]]]]]] = [
                     )
                 ],
             ),
-            ("Evictions", "timeseries", "short", [(_rate("interlock_preprocess_cache_evictions_total", P), "a second")]),
+            (
+                "Evictions",
+                "timeseries",
+                "short",
+                [(_rate("interlock_preprocess_cache_evictions_total", P), "a second")],
+            ),
         ],
     ),
     (
@@ -226,7 +236,13 @@ def dashboard() -> dict[str, Any]:
     y = 0
     for title, contents in ROWS:
         panels.append(
-            {"type": "row", "title": title, "gridPos": {"h": 1, "w": 24, "x": 0, "y": y}, "collapsed": False, "panels": []}
+            {
+                "type": "row",
+                "title": title,
+                "gridPos": {"h": 1, "w": 24, "x": 0, "y": y},
+                "collapsed": False,
+                "panels": [],
+            }
         )
         y += 1
         stats = contents[0][1] == "stat"

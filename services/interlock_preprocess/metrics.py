@@ -1,4 +1,4 @@
-"""What the Preprocess service counts, for Prometheus. Calls, refusals by reason among them, are counted by `serving`."""
+"""What the Preprocess service counts, for Prometheus. Calls and refusals are counted by `serving`."""
 
 from collections.abc import Iterable
 

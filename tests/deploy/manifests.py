@@ -114,9 +114,7 @@ def environment(container: Object, pod_name: str = "pod-0") -> dict[str, str]:
 def selected(objects: list[Object], labels: dict[str, str]) -> list[Object]:
     """The pod templates that have all these labels."""
     return [
-        template
-        for _, template in pod_templates(objects)
-        if labels.items() <= template["metadata"]["labels"].items()
+        template for _, template in pod_templates(objects) if labels.items() <= template["metadata"]["labels"].items()
     ]
 
 

@@ -5,9 +5,9 @@ import urllib.request
 
 import grpc
 import pytest
-from etcd_cluster import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
+from etcd_cluster import free_ports
 from interlock.preprocess.v1 import preprocess_pb2 as pb
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import PreprocessServiceStub
 from interlock.serving import Server, ServerSettings

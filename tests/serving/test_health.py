@@ -133,9 +133,7 @@ async def behind_tls(tmp_path):
     files = write_dev_certificates(tmp_path, ["localhost"], "client", timedelta(days=1))
     server = Server(
         ServerSettings(port=0, health_port=port),
-        tls=TlsSettings(
-            certificate_file=files.server_certificate, key_file=files.server_key, client_ca_file=files.ca
-        ),
+        tls=TlsSettings(certificate_file=files.server_certificate, key_file=files.server_key, client_ca_file=files.ca),
     )
     server.add(SERVICE, partial(add_BootstrapServiceServicer_to_server, BootstrapServiceServicer()))
     await server.start()

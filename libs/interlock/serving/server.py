@@ -72,8 +72,8 @@ class ServerSettings(Settings):
     port: int = setting(50051, "TCP port to listen on. 0: a free one, named in the log.", minimum=0, maximum=65535)
     health_port: int | None = setting(
         None,
-        "TCP port for health checks alone, in plain text whatever the other speaks: for probes that know no TLS, such as "
-        "Kubernetes'. 0: a free one, named in the log. Not set: none.",
+        "TCP port for health checks alone, in plain text whatever the other speaks: for probes that know no TLS, such "
+        "as Kubernetes'. 0: a free one, named in the log. Not set: none.",
         minimum=0,
         maximum=65535,
     )
