@@ -32,9 +32,8 @@ def wanted(extra):
     """The requirements of an extra with those of the extras that it names."""
     requirements = [Requirement(text) for text in PROJECT["optional-dependencies"][extra]]
     own = [one for one in requirements if one.name != "interlock"]
-    return own + [
-        one for whole in requirements if whole.name == "interlock" for more in whole.extras for one in wanted(more)
-    ]
+    named = [extra for one in requirements if one.name == "interlock" for extra in one.extras]
+    return own + [one for extra in named for one in wanted(extra)]
 
 
 def pinned(name):
