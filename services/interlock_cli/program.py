@@ -15,6 +15,7 @@ from interlock_cli.commands.certs import certs
 from interlock_cli.commands.check import check
 from interlock_cli.commands.config import config
 from interlock_cli.commands.demo import demo
+from interlock_cli.commands.doctor import doctor
 from interlock_cli.commands.group import group
 from interlock_cli.commands.info import info
 from interlock_cli.commands.instance import instance
@@ -132,6 +133,7 @@ for _command in (
     check,
     pools,
     config,
+    doctor,
     token,
     certs,
 ):
