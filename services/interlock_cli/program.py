@@ -26,6 +26,7 @@ from interlock_cli.commands.preview import preview
 from interlock_cli.commands.route import route
 from interlock_cli.commands.serve import serve
 from interlock_cli.commands.token import token
+from interlock_cli.commands.topology import topology
 from interlock_cli.connection import connection_options
 from interlock_cli.errors import CommandError, ExitCode, one_line, os_error_text, usage_line
 from interlock_cli.groups import CommandGroup
@@ -135,6 +136,7 @@ for _command in (
     config,
     doctor,
     token,
+    topology,
     certs,
 ):
     main.add_command(_command)

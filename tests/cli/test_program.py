@@ -65,6 +65,7 @@ def test_the_commands_are_these():
         *("route", "route register", "route deregister", "route list", "route watch"),
         *("serve", "serve bootstrap", "serve preprocess", "serve all"),
         *("config", "config check"),
+        *("topology", "topology export", "topology import"),
         *("token", "token new", "certs", "certs dev"),
     }
 
