@@ -16,6 +16,7 @@ from interlock_cli.commands.certs import certs
 from interlock_cli.commands.check import check
 from interlock_cli.commands.config import config
 from interlock_cli.commands.demo import demo
+from interlock_cli.commands.doctor import doctor
 from interlock_cli.commands.group import group
 from interlock_cli.commands.info import info
 from interlock_cli.commands.instance import instance
@@ -26,6 +27,7 @@ from interlock_cli.commands.preview import preview
 from interlock_cli.commands.route import route
 from interlock_cli.commands.serve import serve
 from interlock_cli.commands.token import token
+from interlock_cli.commands.topology import topology
 from interlock_cli.commands.warmup import warmup
 from interlock_cli.connection import connection_options
 from interlock_cli.errors import CommandError, ExitCode, one_line, os_error_text, usage_line
@@ -136,7 +138,9 @@ for _command in (
     warmup,
     bench,
     config,
+    doctor,
     token,
+    topology,
     certs,
 ):
     main.add_command(_command)
