@@ -24,6 +24,9 @@ stubs: setup .venv-stubs/installed  ## Generate the stubs in libs/ from protos/,
 	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate
 	PATH="$(CURDIR)/$(BIN):$$PATH" buf generate --template buf.gen.services.yaml
 
+vectors: setup  ## Make the files in vectors/ from the reference.
+	PYTHONPATH=libs:services $(BIN)/python -W ignore -m scripts.make_vectors
+
 lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,6 +36,7 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	scripts/check_breaking_protos.sh
+	$(BIN)/python -m scripts.compatibility
 
 KUSTOMIZE := build/tools/kustomize
 
@@ -44,11 +48,26 @@ tools: $(KUSTOMIZE)  ## Install Kustomize, which builds the manifests for their 
 test: setup  ## Run all tests, with coverage.
 	$(BIN)/pytest --cov --cov-report=term
 
+packages: setup  ## Build the packages of all languages into dist/ (ONLY=go,rust,npm,maven,python).
+	$(BIN)/python -m scripts.packages $(if $(ONLY),--only $(ONLY))
+
+release: setup  ## Keep what clients of this version rely on, so that no later change breaks them.
+	$(BIN)/python -m scripts.release
+
+version: setup  ## Begin the next version, in the packages of all languages (NEXT=).
+	$(BIN)/python -m scripts.release $(or $(NEXT),$(error NEXT= is the version to begin))
+
 SECONDS ?= 600
 SEED ?= $(shell date +%s)
 
 faults: setup  ## Prove it for longer: histories while servers are killed, stopped and cut off (SECONDS=, SEED=).
 	PYTHONPATH=tests $(BIN)/python -m faults --seconds $(SECONDS) --seed $(SEED)
+
+PICTURES ?= 20000
+FROM ?= 0
+
+fuzz: setup  ## Damaged pictures and spoilt requests through the real service, for longer (PICTURES=, FROM=).
+	INTERLOCK_FUZZ_COUNT=$(PICTURES) INTERLOCK_FUZZ_FROM=$(FROM) $(BIN)/pytest tests/preprocess/fuzz
 
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
@@ -73,4 +92,4 @@ pins: .venv-pins/installed  ## Choose anew which versions of all packages the im
 images: setup  ## Prove the images' steps without an engine: install, and serve from a read-only root (as root).
 	scripts/check_image_steps.sh
 
-.PHONY: help setup stubs lint test faults demo bench tools pins images
+.PHONY: help setup stubs vectors lint tools test packages release version faults fuzz demo bench pins images

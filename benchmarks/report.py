@@ -61,13 +61,14 @@ class Report:
     rounds: int
     rows: list[dict[str, Any]] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
+    machine: str = f"{platform.machine()}, {os.cpu_count()} cores"
 
     def show(self, as_json: bool, packages: Sequence[str]) -> None:
         """Print the report: one JSON object, or a table."""
         setting = {
             "benchmark": self.benchmark,
             "rounds": self.rounds,
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "machine": self.machine,
             "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
         }
         if as_json:

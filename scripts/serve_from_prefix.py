@@ -16,11 +16,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from interlock.client import BootstrapClient, PreprocessClient
 
 PREFIX = Path(sys.prefix)
-PICTURE = next(PREFIX.glob("lib/python3.*/site-packages/interlock_cli/demo/pictures/lake.jpg"))
+PICTURES = next(PREFIX.glob("lib/python3.*/site-packages/interlock_cli/demo/pictures"))
 
 
 def check_nothing_can_be_written() -> None:
-    for place in (PREFIX, PREFIX / "kernels", PICTURE.parent):
+    for place in (PREFIX, PREFIX / "kernels", PICTURES):
         try:
             tempfile.TemporaryFile(dir=place).close()
         except OSError:
@@ -52,9 +52,10 @@ def use(service: str, address: str) -> None:
             client.list_groups()
         return
     with PreprocessClient(address, shared_memory=False) as client:
-        patches = client.preprocess(PICTURE)
         kernel = client.list_profiles().kernel
-        print(f"  {patches.plan.token_count} tokens of {PICTURE.name}, by the {kernel} kernel")
+        for picture in sorted(PICTURES.iterdir()):
+            patches = client.preprocess(picture)
+            print(f"  {patches.plan.token_count} tokens of {picture.name}, by the {kernel} kernel")
         if kernel != "simd":
             sys.exit("the compiled kernel is not in use")
 

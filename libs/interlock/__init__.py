@@ -10,4 +10,4 @@ What you import:
 - `interlock.kv.v1`, `interlock.bootstrap.v1`, `interlock.preprocess.v1`: generated stubs.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -52,17 +52,23 @@ def choose_store(
     return ChosenStore(store, str(store.path))
 
 
-def add_bootstrap(server: Server, settings: BootstrapSettings, store: Store | None = None) -> BootstrapServicer:
+def add_bootstrap(
+    server: Server,
+    settings: BootstrapSettings,
+    store: Store | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> BootstrapServicer:
     """Adds the Bootstrap service to a server that has not started yet.
 
     Args:
         server: It opens the store when it starts, and closes it when it has stopped.
         settings: Bounds of the service.
         store: Not started, as `choose_store` gives it. None: a memory store.
+        clock: Unix time in nanoseconds.
     """
     store = store or MemoryStore(settings.watch_buffer)
     wheel = None if store.keeps_leases else LeaseWheel(time.monotonic)
-    registry = Registry(store, time.time_ns, settings.max_groups, wheel, BootstrapMetrics(server.metrics.registry))
+    registry = Registry(store, clock, settings.max_groups, wheel, BootstrapMetrics(server.metrics.registry))
     rooms = Rooms(settings.max_rooms, settings.max_awaited_rooms, settings.room_ttl_seconds, time.monotonic)
     servicer = BootstrapServicer(store, registry, rooms, settings)
     server.add(

@@ -8,6 +8,7 @@ import asyncio
 import io
 from collections import deque
 from hashlib import sha256
+from threading import Lock
 
 from interlock.reasons import Reason
 from interlock_preprocess.faults import RETRY_DELAY, ImageFault
@@ -36,19 +37,24 @@ class Grant:
 
 
 class Budget:
-    """A number of bytes that are handed out whole or not at all, first come first served."""
+    """A number of bytes that are handed out whole or not at all, first come first served.
+
+    It belongs to the event loop, but for `take_now`, which any thread may call.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.taken = 0
+        self._lock = Lock()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take_now(self, size: int) -> Grant | None:
         """`size` bytes at once, or None."""
-        if self._waiting or self.taken + size > self.limit:
-            return None
-        self.taken += size
-        return Grant(self, size)
+        with self._lock:
+            if self._waiting or self.taken + size > self.limit:
+                return None
+            self.taken += size
+            return Grant(self, size)
 
     async def take(self, size: int) -> Grant:
         """`size` bytes, as soon as all who asked before have theirs and enough came back.
@@ -76,7 +82,8 @@ class Budget:
 
     def receive(self, size: int) -> None:
         """Take bytes back; only grants call it."""
-        self.taken -= size
+        with self._lock:
+            self.taken -= size
         self._serve_waiting()
 
     def _serve_waiting(self) -> None:
@@ -84,10 +91,11 @@ class Budget:
             size, turn = self._waiting[0]
             if turn.cancelled():  # its task has not run yet; it takes itself out
                 return
-            if self.taken + size > self.limit:
-                return
+            with self._lock:
+                if self.taken + size > self.limit:
+                    return
+                self.taken += size
             self._waiting.popleft()
-            self.taken += size
             turn.set_result(None)
 
 

@@ -86,24 +86,14 @@ def read_begin(begin: pb.ImageBegin, settings: PreprocessSettings) -> PictureReq
     """
     if begin.total_bytes > settings.max_source_bytes:
         raise _source_too_large(begin.total_bytes, settings.max_source_bytes, "begin.total_bytes")
-    raw_size = None
-    if begin.kind == pb.SOURCE_KIND_RAW_RGB:
-        raw_size = _read_raw_size(begin.width, begin.height, begin.total_bytes, "begin.", "begin.total_bytes")
-    elif begin.kind == pb.SOURCE_KIND_ENCODED:
-        for name, side in (("width", begin.width), ("height", begin.height)):
-            if side:
-                raise _invalid(
-                    f"begin.{name}", f"{name} is {side}; an encoded picture says its size itself: expected 0"
-                )
-    else:
-        raise _invalid("begin.kind", f"kind is {begin.kind}; expected SOURCE_KIND_ENCODED or SOURCE_KIND_RAW_RGB")
+    raw_size = _read_kind(begin, "begin.")
     source_field = "begin.width" if raw_size else "data"
     request = _read_request(begin, begin.total_bytes, raw_size, prefix="begin.", source_field=source_field)
     return replace(request, source_sha256=_read_hash(begin), timeout=_read_timeout(begin))
 
 
 def read_image(request: pb.PreprocessImageRequest) -> tuple[PictureRequest, bytes]:
-    """The request of a picture that came in one message, and its bytes.
+    """The request of a picture that came in one message, and its bytes; none where it is only named by its hash.
 
     Raises:
         ImageFault: with its field.
@@ -112,7 +102,9 @@ def read_image(request: pb.PreprocessImageRequest) -> tuple[PictureRequest, byte
         raise _invalid("image_id", f"image_id is longer than {MAX_ID_BYTES} bytes")
     kind = request.WhichOneof("source")
     if kind is None:
-        raise _invalid("source", "the request has no source; set encoded or raw")
+        raise _invalid("source", "the request has no source; set encoded, raw or hash")
+    if kind == "hash":
+        return _read_named(request), b""
     data = request.encoded if kind == "encoded" else request.raw.data
     if len(data) > MAX_CALL_SOURCE_BYTES:
         raise _source_too_large(len(data), MAX_CALL_SOURCE_BYTES, kind)
@@ -121,6 +113,26 @@ def read_image(request: pb.PreprocessImageRequest) -> tuple[PictureRequest, byte
         raw_size = _read_raw_size(request.raw.width, request.raw.height, len(data), "raw.", "raw.data")
         source_field = "raw.width"
     return _read_request(request, len(data), raw_size, prefix="", source_field=source_field), data
+
+
+def _read_named(request: pb.PreprocessImageRequest) -> PictureRequest:
+    source = request.hash
+    raw_size = _read_kind(source, "hash.")
+    source_field = "hash.width" if raw_size else "hash"
+    named = _read_request(request, source.total_bytes, raw_size, prefix="", source_field=source_field)
+    return replace(named, source_sha256=_checked_hash(source.sha256, "hash.sha256"))
+
+
+def _read_kind(source: pb.ImageBegin | pb.SourceHash, prefix: str) -> tuple[int, int] | None:
+    """Width and height of raw pixels, None for an encoded picture, where the bytes come apart from what they are."""
+    if source.kind == pb.SOURCE_KIND_RAW_RGB:
+        return _read_raw_size(source.width, source.height, source.total_bytes, prefix, f"{prefix}total_bytes")
+    if source.kind != pb.SOURCE_KIND_ENCODED:
+        raise _invalid(f"{prefix}kind", f"kind is {source.kind}; expected SOURCE_KIND_ENCODED or SOURCE_KIND_RAW_RGB")
+    for name, side in (("width", source.width), ("height", source.height)):
+        if side:
+            raise _invalid(f"{prefix}{name}", f"{name} is {side}; an encoded picture says its size itself: expected 0")
+    return None
 
 
 def read_profile(selector: pb.ProfileSelector, prefix: str = "") -> VisionProfile:
@@ -219,11 +231,13 @@ def _read_request(
 def _read_hash(begin: pb.ImageBegin) -> bytes | None:
     if not begin.HasField("source_sha256"):
         return None
-    if len(begin.source_sha256) != _SHA256_BYTES:
-        raise _invalid(
-            "begin.source_sha256", f"source_sha256 has {len(begin.source_sha256)} bytes; SHA-256 has {_SHA256_BYTES}"
-        )
-    return begin.source_sha256
+    return _checked_hash(begin.source_sha256, "begin.source_sha256")
+
+
+def _checked_hash(value: bytes, field: str) -> bytes:
+    if len(value) != _SHA256_BYTES:
+        raise _invalid(field, f"{field.rpartition('.')[2]} has {len(value)} bytes; SHA-256 has {_SHA256_BYTES}")
+    return value
 
 
 def _read_timeout(begin: pb.ImageBegin) -> float | None:

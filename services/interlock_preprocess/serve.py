@@ -6,7 +6,7 @@ from functools import partial
 from interlock.preprocess.v1 import preprocess_service_pb2
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import add_PreprocessServiceServicer_to_server
 from interlock.serving import Server
-from interlock.vision import kernels
+from interlock.vision import kernels, warm_up
 from interlock_preprocess import memory
 from interlock_preprocess.access import RULES
 from interlock_preprocess.admission import Budget
@@ -57,6 +57,7 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
         cache=Budget(settings.cache_bytes),
     )
     metrics = PreprocessMetrics(server.metrics.registry)
+    warm_up()
     pool = WorkPool(settings, counters, metrics)  # the kernel runs once here, before the server can be ready
     regions = Regions(settings)
     draining = asyncio.Event()

@@ -17,10 +17,11 @@ from interlock_preprocess.destinations import destination_of
 from interlock_preprocess.faults import ImageFault
 from interlock_preprocess.region_messages import duration, list_regions, seconds
 from interlock_preprocess.regions import Regions
-from interlock_preprocess.requests import plan_message, profile_message, read_image, read_profile
+from interlock_preprocess.requests import PictureRequest, plan_message, profile_message, read_image, read_profile
 from interlock_preprocess.settings import MIB, PreprocessSettings
 from interlock_preprocess.sharing import SharedPictures
 from interlock_preprocess.stream import ImageStream
+from interlock_preprocess.subscription import Subscription
 from interlock_preprocess.turns import Party
 from interlock_preprocess.writer import FrameWriter
 
@@ -97,7 +98,7 @@ class PreprocessServicer(PreprocessServiceServicer):
             self._counters.images_served += 1
         except ImageFault as fault:
             self._counters.images_failed[fault.reason] += 1
-            raise fault.refusal() from None
+            raise fault.with_traceback(None).refusal() from None  # whose frames hold the picture
         finally:
             self._counters.calls_open -= 1
 
@@ -106,14 +107,7 @@ class PreprocessServicer(PreprocessServiceServicer):
         scope, deadline, party = caller_scope(context), call_deadline(context), Party(places=1)
         if picture.region is not None:
             self._regions.check(picture.region, scope)
-        self._pictures.check_room(party)
-        source = Source(self._counters.sources, len(data), data, retry_delay=self._pictures.retry_delay)
-        try:
-            key = self._pictures.key(picture, source.sha256, scope)
-            subscription = self._pictures.subscribe(key, scope, picture, source, party)
-        except BaseException:
-            source.drop()
-            raise
+        subscription = self._subscribe(picture, data, scope, party)
         write = FrameWriter(context.write, self._settings.stall_timeout_seconds).write
         try:
             if deadline is not None:
@@ -122,6 +116,23 @@ class PreprocessServicer(PreprocessServiceServicer):
             await deliver(subscription, request.image_id, destination, write, write)
         finally:
             subscription.let_go()
+
+    def _subscribe(self, picture: PictureRequest, data: bytes, scope: str, party: Party) -> Subscription:
+        """Its patches, from wherever they come: by its hash alone, or from its bytes."""
+        if picture.source_sha256 is not None:
+            key = self._pictures.key(picture, picture.source_sha256, scope)
+            if (found := self._pictures.find(key, scope, picture, party)) is not None:
+                return found
+            # No fault of the picture: it is not counted as failed.
+            raise Refusal(Reason.SOURCE_NEEDED, "the picture is not in the cache; send it")
+        self._pictures.check_room(party)
+        source = Source(self._counters.sources, len(data), data, retry_delay=self._pictures.retry_delay)
+        try:
+            key = self._pictures.key(picture, source.sha256, scope)
+            return self._pictures.subscribe(key, scope, picture, source, party)
+        except BaseException:
+            source.drop()
+            raise
 
     async def PreprocessImages(  # type: ignore[override]
         self, request_iterator: AsyncIterable[pb.PreprocessImagesRequest], context: Context

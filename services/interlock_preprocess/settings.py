@@ -66,6 +66,12 @@ class PreprocessSettings(Settings):
         "Seconds that a picture may wait for a thread; one that does, or would have to, is refused (OVERLOADED).",
         minimum=0.0,
     )
+    memory_idle_seconds: float = setting(
+        10.0,
+        "Seconds without a picture after which freed memory is given back to the system; it has to be had anew then, "
+        "which costs a large picture some milliseconds.",
+        minimum=0.01,
+    )
     cache_bytes: int = setting(
         512 * MIB, "Memory for patches that are kept for the next time, in bytes. 0: none.", minimum=0
     )

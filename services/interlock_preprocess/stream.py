@@ -204,7 +204,7 @@ class ImageStream:
             await deliver(subscription, picture.image_id, destination, send, partial(self._send_last, picture))
         except ImageFault as fault:
             picture.drop()
-            await self._send_error(picture, fault)
+            await self._send_error(picture, fault.with_traceback(None))  # whose frames hold what was dropped
         finally:
             picture.drop()
 

@@ -82,15 +82,19 @@ class Party:
 
 
 class Turn:
-    """The wait of one piece of work for a thread. Made by `Turns.turn`."""
+    """The wait of one piece of work for a thread, and then its hold on it. Made by `Turns.turn`."""
 
     def __init__(self) -> None:
-        self.come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def over(self) -> bool:
         """Whether it has come, or is waited for no longer."""
-        return self.come.done()
+        return self.granted.done()
+
+    async def come(self) -> None:
+        """Wait until it has come."""
+        await self.granted
 
 
 class Turns:
@@ -139,7 +143,7 @@ class Turns:
         return min(max(self._seconds(self.waiting + self._threads), _LEAST_DELAY), _LONGEST_DELAY)
 
     def turn(self) -> Turn:
-        """The turn of one more piece of work. `come` must be awaited."""
+        """The turn of one more piece of work, which must `end` it, whatever comes of it."""
         self.waiting += 1
         return Turn()
 
@@ -149,22 +153,14 @@ class Turns:
         self._parties.setdefault(party)
         self._serve()
 
-    async def come(self, turn: Turn) -> None:
-        """Wait until the turn has come. The caller then holds a thread and gives it back."""
-        try:
-            await turn.come
-        except asyncio.CancelledError:
-            if not turn.come.cancelled():
-                self.give_back()
-            raise
-        finally:
-            if turn.come.cancelled():
-                self.waiting -= 1
-
-    def give_back(self) -> None:
-        """A thread is free again."""
-        self._free += 1
-        self._serve()
+    def end(self, turn: Turn) -> None:
+        """The work needs a thread no more: the one that it has is free, or it waits no longer. Once for each turn."""
+        turn.granted.cancel()
+        if turn.granted.cancelled():
+            self.waiting -= 1
+        else:
+            self._free += 1
+            self._serve()
 
     def note_seconds(self, seconds: float) -> None:
         """A picture took a thread for so long."""
@@ -180,7 +176,7 @@ class Turns:
             if turn is not None:
                 self._free -= 1
                 self.waiting -= 1
-                turn.come.set_result(None)
+                turn.granted.set_result(None)
 
     def _seconds_before(self, party: Party) -> float:
         """How long one more picture of this party would wait: for its own line, and as many of every other party."""

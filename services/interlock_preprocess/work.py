@@ -32,8 +32,6 @@ from interlock_preprocess.turns import Turns
 
 _log = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 1.0  # before freed memory is given back
-
 _T = TypeVar("_T")
 
 Keep = Callable[[Output, int], Grant | None]
@@ -68,6 +66,7 @@ class WorkPool:
             raise SettingsError(str(error)) from None
         self.turns = Turns(settings.worker_threads, settings.max_queued_images, settings.max_queue_seconds)
         self._thread_count = settings.worker_threads
+        self._idle_seconds = settings.memory_idle_seconds
         self._threads = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="picture")
         self._lives: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -95,7 +94,7 @@ class WorkPool:
             self._rest_soon()
 
     def _rest_soon(self) -> None:
-        self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
+        self._idle_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._rest)
 
     def _rest(self) -> None:
         if self.counters.images_held:  # patches are still being handed on; their memory is to be given back too
@@ -138,6 +137,7 @@ class Work:
         self._arrived = perf_counter()
         self._wanted = True
         self._interruptible: asyncio.Task[None] | None = None
+        self._grant: Grant | None = None
         self.turn = pool.turns.turn()
         self.output = Output(pool.counters, unwanted=self._stop)
 
@@ -150,31 +150,23 @@ class Work:
 
     async def live(self) -> None:
         """From the queue to the moment when nothing is left but the patches. Only the pool runs it."""
-        grant: Grant | None = None
         kept = False
         try:
-            await self._begin()
             try:
-                data = self._source.whole()
-                grant = await self._admit(data)
-                making = await self._pool.in_thread(lambda: self._decode_and_cut(data))
+                await self._begin()
+                making = await self._make(self._source.whole())
             finally:
-                self._pool.turns.give_back()
+                self._pool.turns.end(self.turn)
             self.output.finish(making)
-            size = self.output.size
             self._pool.metrics.picture_made(
                 self.output.cut.source_format if self.output.cut else "",
                 source_bytes=self._source.total_bytes,
-                patch_bytes=size,
+                patch_bytes=self.output.size,
                 wait=making.begun - self._arrived,
                 decode=making.decode,
                 kernel=making.kernel,
             )
-            if in_cache := self._keep(self.output, size):
-                grant.give_back()
-                grant, kept = in_cache, True
-            else:
-                grant.shrink(size)
+            kept = self._hand_over()
         except _Stopped:
             pass
         except VisionError as error:
@@ -187,10 +179,9 @@ class Work:
         finally:
             self._over(self)
             self._source.drop()
-            if self.output.making is None and grant is not None:
-                grant.give_back()
-                grant = None
-            self.output.work_ended(grant, kept=kept)
+            if self.output.making is None and self._grant is not None:
+                self._grant.give_back()
+            self.output.work_ended(self._grant, kept=kept)
 
     async def _begin(self) -> None:
         """Wait for a thread."""
@@ -198,22 +189,41 @@ class Work:
         counters.images_queued += 1
         try:
             with self._waiting():
-                await self._pool.turns.come(self.turn)
+                await self.turn.come()
         finally:
             counters.images_queued -= 1
 
-    async def _admit(self, data: bytes) -> Grant:
-        """Wait for the memory that the picture takes."""
+    async def _make(self, data: bytes) -> Making:
+        """The thread's work: at one go where the memory that the picture takes is free, as it mostly is."""
         pool, budget = self._pool, self._pool.counters.work
-        size = await pool.in_thread(lambda: work_bytes(self._request, data))
-        if size > budget.limit:
-            raise VisionError(
-                Reason.SOURCE_TOO_LARGE,
-                "encoded",
-                f"the picture may take {size} bytes of memory; this server has {budget.limit} for all",
-            )
+
+        def admit_and_make() -> Making | int:
+            size = work_bytes(self._request, data)
+            if size > budget.limit:
+                raise VisionError(
+                    Reason.SOURCE_TOO_LARGE,
+                    "encoded",
+                    f"the picture may take {size} bytes of memory; this server has {budget.limit} for all",
+                )
+            self._grant = budget.take_now(size)
+            return size if self._grant is None else self._decode_and_cut(data)
+
+        made = await pool.in_thread(admit_and_make)
+        if isinstance(made, Making):
+            return made
         with self._waiting():
-            return await budget.take(size)
+            self._grant = await budget.take(made)
+        return await pool.in_thread(lambda: self._decode_and_cut(data))
+
+    def _hand_over(self) -> bool:
+        """Only the patches need memory from now on. Whether the cache keeps them, with memory of its own."""
+        assert self._grant is not None
+        if in_cache := self._keep(self.output, self.output.size):
+            self._grant.give_back()
+            self._grant = in_cache
+            return True
+        self._grant.shrink(self.output.size)
+        return False
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -233,6 +243,8 @@ class Work:
     # In a thread
 
     def _decode_and_cut(self, data: bytes) -> Making:
+        if not self._wanted:
+            raise _Stopped
         begun = perf_counter()
         threads = self._pool.threads_for_one
         growing = growing_pixels(self._request, data) if threads > 1 else None
@@ -250,7 +262,6 @@ class Work:
         buffer = patches.reshape(-1).view(np.uint8)
         row_bytes = plan.grid_width * request.patch_bytes
         cut = Cut(plan, picture.width, picture.height, picture.format)
-        self._loop.call_soon_threadsafe(output.begin, cut, buffer)
         crc32c, summed, told = 0, 0, 0
 
         def checkpoint(rows_done: int) -> None:
@@ -261,20 +272,28 @@ class Work:
             done = rows_done * row_bytes
             crc32c = google_crc32c.extend(crc32c, buffer[summed:done])
             summed = done
-            if done // MIB > told:  # waking the event loop is worth it only for a piece that can be sent
+            # Waking the event loop is worth it only for a piece that can be sent.
+            if done // MIB > told or rows_done == plan.grid_height:
                 told = done // MIB
-                self._loop.call_soon_threadsafe(output.advance, rows_done)
+                self._loop.call_soon_threadsafe(output.advance, cut, buffer, rows_done)
 
         def rows_ready(rows: int) -> None:
-            """Called before rows of the picture are read."""
+            """Called before rows are read: waits for their decoding, which is what of its time is not the kernel's."""
             nonlocal decode
-            before = perf_counter()
-            picture.wait_for(rows)
-            decode += perf_counter() - before
+            if isinstance(picture, GrowingPicture):
+                before = perf_counter()
+                picture.wait_for(rows)
+                decode += perf_counter() - before
 
         checkpoint(0)
         self._pool.kernel.resize_patchify(
-            picture.rgb, plan, profile, patches, threads=threads, checkpoint=checkpoint, rows_ready=rows_ready
+            picture.rgb,
+            plan,
+            profile,
+            patches,
+            threads=threads,
+            checkpoint=checkpoint,
+            rows_ready=rows_ready if isinstance(picture, GrowingPicture) else None,
         )
         seconds = perf_counter() - begun
         self._pool.turns.note_seconds(seconds)

@@ -12,7 +12,6 @@ from PIL import Image
 from cli.running import error_line
 from interlock.client import BootstrapClient
 from interlock.vision import kernels
-from interlock.vision.kernels import numexpr
 
 
 def test_the_demo_tells_the_whole_story_and_writes_the_picture(run, tmp_path):
@@ -53,8 +52,8 @@ def test_the_demo_as_json_has_every_step_and_all_that_it_shows(run):
 
 
 def test_one_wrong_word_from_the_kernel_ends_the_demo_at_its_step(invoke, monkeypatch, tmp_path):
-    assert kernels.available()[0] == "numexpr", "the service must not work with the kernel that is the reference"
-    right = numexpr.resize_patchify
+    right = kernels.get
+    assert right().name == "simd", "the service must not work with the kernel that is the reference"
 
     def one_word_wrong(rgb, plan, profile, out=None, *, threads=1, checkpoint=None):
         if out is None:
@@ -69,9 +68,10 @@ def test_one_wrong_word_from_the_kernel_ends_the_demo_at_its_step(invoke, monkey
             if checkpoint is not None:
                 checkpoint(rows_done)
 
-        return right(rgb, plan, profile, out, threads=threads, checkpoint=spoil)
+        return right().resize_patchify(rgb, plan, profile, out, threads=threads, checkpoint=spoil)
 
-    monkeypatch.setattr(numexpr, "resize_patchify", one_word_wrong)
+    spoilt_kernel = kernels.Kernel("simd", one_word_wrong)
+    monkeypatch.setattr(kernels, "get", lambda name=None: right(name) if name else spoilt_kernel)
     result = invoke("demo")
     assert result.exit_code == 1
     assert error_line(result) == (

@@ -12,7 +12,7 @@ import pytest
 
 from client.pictures_served import SETTINGS, Steps, error_frame, good_frames, patches_of
 from client.preprocess_served import Running, Start, reference
-from client.scripted import QUICK, Face, preprocess_servicer, serving
+from client.scripted import QUICK, Face, preprocess_servicer, refuse, serving
 from interlock.client import (
     AsyncPreprocessClient,
     ImageFailedError,
@@ -77,14 +77,28 @@ def test_what_the_server_knows_is_not_sent_and_the_rest_is(face: Face) -> None:
     ]
 
 
-def test_one_picture_goes_by_its_hash_too(face: Face) -> None:
-    server = CachingServer(known=(b"small",))
-    with serving(preprocess=preprocess_servicer(PreprocessImages=server)) as address:
-        client = face.preprocess(address, retry=QUICK, hash_first=True)
-        patches = face.call(client, "preprocess", b"small", image_id="label")
-    np.testing.assert_array_equal(patches.array, patches_of(b"small"))
-    assert patches.image_id == "label"
-    assert [kind for kind, _ in server.steps] == ["begin"]
+@pytest.mark.parametrize("source", [b"small", LARGE * 50], ids=["in one message", "in parts"])
+def test_one_picture_is_named_first_and_sent_only_if_need_be(face: Face, source: bytes) -> None:
+    server, asked = CachingServer(), []
+
+    def one(request: pb.PreprocessImageRequest, context: grpc.ServicerContext) -> Iterator[pb.PatchFrame]:
+        asked.append(request.WhichOneof("source"))
+        if request.HasField("encoded"):
+            server.known[sha256(request.encoded).digest()] = request.encoded
+        elif request.hash.sha256 not in server.known:
+            refuse(context, "SOURCE_NEEDED", grpc.StatusCode.NOT_FOUND)
+        assert (request.hash.total_bytes or len(source), request.hash.kind or 1) == (len(source), 1)
+        yield from good_frames(request.image_id, source)
+
+    with serving(preprocess=preprocess_servicer(PreprocessImages=server, PreprocessImage=one)) as address:
+        for _ in range(2):
+            client = face.preprocess(address, retry=QUICK, hash_first=True)
+            patches = face.call(client, "preprocess", source, image_id="label")
+            np.testing.assert_array_equal(patches.array, patches_of(source))
+            assert patches.image_id == "label"
+    sent = asked + [kind for kind, _ in server.steps if kind != "data"]
+    assert sent == (["hash", "encoded", "hash"] if len(source) < 100 else ["hash", "hash", "begin", "end"])
+    assert not any(begin.HasField("source_sha256") for begin in server.begins), "it was just asked for"
 
 
 def test_by_itself_a_client_asks_only_for_what_it_has_sent(face: Face) -> None:
@@ -153,7 +167,8 @@ def test_a_lost_stream_begins_by_hash_again(face: Face) -> None:
 
     with serving(preprocess=preprocess_servicer(PreprocessImages=breaks_once)) as address:
         client = face.preprocess(address, retry=QUICK, hash_first=True)
-        np.testing.assert_array_equal(face.call(client, "preprocess", LARGE).array, patches_of(LARGE))
+        (result,) = face.take(None, client, "preprocess_many", [LARGE])
+    np.testing.assert_array_equal(result.unwrap().array, patches_of(LARGE))
     assert [kind for kind, _ in good.steps] == ["begin", "data", "end"]
 
 
@@ -184,6 +199,17 @@ async def test_the_real_service_gives_a_picture_a_second_time_out_of_its_cache(
         async with AsyncPreprocessClient(running.address, **options) as client:
             await twice(client, many)
     assert running.service.counters.images_failed == {}
+
+
+async def test_the_real_service_gives_one_picture_a_second_time_by_its_name(face: Face, running: Running) -> None:
+    source = np.random.default_rng(6).integers(0, 256, (200, 300, 3), np.uint8)
+    for again in (False, True):
+        client = face.preprocess(running.address, hash_first=True)
+        patches = await face.acall(client, "preprocess", source)
+        np.testing.assert_array_equal(patches.array, reference(source))
+        assert patches.timings.from_cache == again
+    counters = running.service.counters
+    assert (counters.images_served, counters.images_failed, counters.cache_hits) == (2, {}, 1)
 
 
 async def test_a_picture_has_a_time_of_its_own(face: Face, running: Running) -> None:

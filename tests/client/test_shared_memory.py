@@ -291,7 +291,6 @@ async def test_a_profile_that_gives_more_than_was_set_aside_costs_no_picture(
     face: Face, sharing: Running, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.client._internal.ready_pictures.most_patch_bytes", lambda picture: 8192)
-    monkeypatch.setattr("interlock.client._internal.one_picture.most_patch_bytes", lambda picture: 8192)
     client = face.preprocess(sharing.address, shared_memory=True, shared_memory_folder=folder)
     results = await face.atake(None, client, "preprocess_many", [LARGE, PHOTO, PICTURES[0]])
     for result in results:

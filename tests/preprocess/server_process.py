@@ -14,7 +14,7 @@ from interlock_preprocess import PreprocessSettings, add_preprocess
 
 async def main(settings: str = "{}") -> None:
     server = Server(ServerSettings(host="127.0.0.1", port=0))
-    flags = {"cache_bytes": 0} | json.loads(settings)
+    flags = {"cache_bytes": 0, "memory_idle_seconds": 1.0} | json.loads(settings)
     service = add_preprocess(server, resolve(PreprocessSettings, flags=flags, environment={}, file={}))
     print(await server.start(), flush=True)
     await asyncio.to_thread(sys.stdin.read)

@@ -1,6 +1,7 @@
 """Turns: parties take turns, in bounded lines, and nobody is forgotten."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -40,13 +41,18 @@ class Started:
         self.turns = turns
         self.names: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.at_work: deque[Turn] = deque()
 
     async def line_up(self, name: str, *parties: Party) -> Turn:
         turn = self.turns.turn()
 
         async def wait() -> None:
-            await self.turns.come(turn)
-            self.names.append(name)
+            try:
+                await turn.come()
+                self.names.append(name)
+                self.at_work.append(turn)
+            except asyncio.CancelledError:
+                self.turns.end(turn)
 
         self.tasks[name] = asyncio.create_task(wait())
         await ticks()
@@ -55,10 +61,14 @@ class Started:
         await ticks()
         return turn
 
+    def end_one(self) -> None:
+        """Let the thread that began first return."""
+        self.turns.end(self.at_work.popleft())
+
     async def serve_all(self) -> list[str]:
-        """Give threads back until nothing waits; the names in the order of their turns."""
+        """Let threads return until nothing waits; the names in the order of their turns."""
         while self.turns.waiting:
-            self.turns.give_back()
+            self.end_one()
             await ticks()
         return self.names
 
@@ -100,7 +110,7 @@ async def test_work_that_is_given_up_makes_way_whatever_it_has_come_to(make):
     started.tasks["given up"].cancel()
     await ticks()
     assert turns.waiting == 1
-    turns.give_back()
+    started.end_one()
     started.tasks["next"].cancel()  # in the moment in which its turn comes
     await ticks()
     assert started.names == ["at work", "at work too"]

@@ -9,7 +9,7 @@ PROFILE = PROFILES[DEFAULT_PROFILE_NAME]
 SIZES = [(640, 480), (1200, 1800), (2000, 700), (1512, 2016), (476, 644), (37, 900), (900, 37), (28, 28), (3000, 2500)]
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     pass
 
 
@@ -55,9 +55,9 @@ def test_simd_asks_for_the_first_rows_first():
 @pytest.mark.parametrize("kernel", kernels.available())
 def test_what_it_raises_ends_the_work(kernel):
     def rows_ready(rows: int) -> None:
-        raise _Fault
+        raise _FaultError
 
-    with pytest.raises(_Fault):
+    with pytest.raises(_FaultError):
         kernels.get(kernel).resize_patchify(
             np.zeros((900, 900, 3), np.uint8), plan(900, 900, PROFILE), PROFILE, rows_ready=rows_ready
         )

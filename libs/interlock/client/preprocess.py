@@ -60,9 +60,6 @@ _PICTURE_TIMEOUT = 60.0
 _SHARE_TIMEOUT = 2.0
 _FAREWELL_TIMEOUT = 1.0
 
-_ONE_MESSAGE_BYTES = 3 * 1024 * 1024
-"""Larger sources go in parts, which any server takes in, whatever bound on messages it has."""
-
 _ONE = "/interlock.preprocess.v1.PreprocessService/PreprocessImage"
 _MANY = "/interlock.preprocess.v1.PreprocessService/PreprocessImages"
 
@@ -188,13 +185,10 @@ class PreprocessClient(SyncFace):
         """
         require_packages()
         picture = Picture(source, image_id, profile, decode_options, plan)
-        prepared = ready(picture, picture, self._hash_first)
-        if not prepared.fits(_ONE_MESSAGE_BYTES):
-            with self._stream([prepared], picture, 1, timeout) as stream:
-                return next(iter(stream)).unwrap()
         attempts = Attempts(self._retry, timeout)
-        one = OnePicture(picture, prepared.upload, self._max_patch_bytes, self._memory)
-        while True:
+        prepared = ready(picture, picture, self._hash_first)
+        one = OnePicture(picture, prepared, self._max_patch_bytes, self._memory)
+        while one.request is not None:
             self._share_memory()
             assembly = one.assembly()
             call = self._one(one.request, timeout=attempts.time_left())
@@ -208,6 +202,8 @@ class PreprocessClient(SyncFace):
                 call.cancel()
                 assembly.lost()
             time.sleep(pause)
+        with self._stream([prepared], picture, 1, max(attempts.time_left() or 0.0, 1e-3)) as stream:
+            return next(iter(stream)).unwrap()
 
     def preprocess_many(
         self,
@@ -405,13 +401,10 @@ class AsyncPreprocessClient(AsyncFace):
         """
         require_packages()
         picture = Picture(source, image_id, profile, decode_options, plan)
-        prepared = await asyncio.to_thread(ready, picture, picture, self._hash_first)
-        if not prepared.fits(_ONE_MESSAGE_BYTES):
-            async with self._stream([prepared], picture, 1, timeout) as stream:
-                return (await anext(aiter(stream))).unwrap()
         attempts = Attempts(self._retry, timeout)
-        one = OnePicture(picture, prepared.upload, self._max_patch_bytes, self._memory)
-        while True:
+        prepared = await asyncio.to_thread(ready, picture, picture, self._hash_first)
+        one = OnePicture(picture, prepared, self._max_patch_bytes, self._memory)
+        while one.request is not None:
             await self._share_memory()
             assembly = one.assembly()
             call = self._one(one.request, timeout=attempts.time_left())
@@ -428,6 +421,8 @@ class AsyncPreprocessClient(AsyncFace):
                 call.cancel()
                 assembly.lost()
             await asyncio.sleep(pause)
+        async with self._stream([prepared], picture, 1, max(attempts.time_left() or 0.0, 1e-3)) as stream:
+            return (await anext(aiter(stream))).unwrap()
 
     def preprocess_many(
         self,

@@ -120,9 +120,6 @@ class Picture:
         """Rows."""
         return int(self.rgb.shape[0])
 
-    def wait_for(self, rows: int) -> None:
-        """Returns at once: all rows are there. As that of a `GrowingPicture`."""
-
 
 def probe(data: bytes, max_pixels: int = MAX_PIXELS) -> SourceInfo:
     """Read the header of a picture file; no pixel is decoded.

@@ -21,7 +21,7 @@ from interlock_cli.output import echo_json, json_option
 )
 @json_option
 def warmup(kernel_cache_folder: Path | None, as_json: bool) -> None:
-    """Compile the kernels of Preprocess ahead of time.
+    """Compile the kernels and decoders of Preprocess ahead of time.
 
     Each kernel runs once and is compared with the reference. What was compiled stays on disk, for this CPU and this
     version of interlock: run it where an image is built, and the service starts at once, from a read-only file system
@@ -33,12 +33,13 @@ def warmup(kernel_cache_folder: Path | None, as_json: bool) -> None:
       interlock warmup --kernel-cache-folder /opt/interlock/kernels
     """
     with extra("preprocess"):
-        from interlock.vision import kernels
+        from interlock.vision import kernels, warm_up
 
     if kernel_cache_folder is not None:
         kernels.keep_compiled_in(kernel_cache_folder)
     start = perf_counter()
     names = [kernel.name for kernel in kernels.warm_up()]
+    warm_up()
     seconds = perf_counter() - start
     folder = kernels.kept_in()
     if "simd" in names and (folder is None or kernel_cache_folder not in (None, *folder.parents)):

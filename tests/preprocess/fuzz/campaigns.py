@@ -12,12 +12,16 @@ import numpy as np
 from interlock.preprocess.v1 import preprocess_pb2 as pb
 from interlock.reasons import Reason
 from preprocess.callers import Answer, status_of
+from preprocess.test_crowd import MARGIN, MIB
 from vision.mutations import mutated
 from vision.small_pictures import small_pictures
 
 SEED = 4_019
 FIRST = int(os.environ.get("INTERLOCK_FUZZ_FROM", "0"))
 COUNT = int(os.environ.get("INTERLOCK_FUZZ_COUNT", "2000"))
+
+KEPT = MARGIN + 48 * MIB
+"""What a server may keep that it did not have after a quarter: also what its kernel keeps of hundreds of odd sizes."""
 
 OF_PICTURES = frozenset(
     {

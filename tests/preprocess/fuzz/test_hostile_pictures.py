@@ -4,12 +4,10 @@ import asyncio
 
 from interlock.preprocess.v1 import preprocess_pb2 as pb
 from preprocess.callers import answers_to, whole
-from preprocess.fuzz.campaigns import COUNT, FIRST, OF_PICTURES, answer_of_one, check_answer, hostile_picture
-from preprocess.test_crowd import MARGIN, settled_bytes
+from preprocess.fuzz.campaigns import COUNT, FIRST, KEPT, OF_PICTURES, answer_of_one, check_answer, hostile_picture
+from preprocess.test_crowd import settled_bytes
 
 BATCH = 50
-WARM_UP = 500
-"""Pictures after which every decoder has been loaded, and every table of its own been made."""
 
 
 async def batch_on_a_stream(stub, numbers: range) -> int:
@@ -47,9 +45,9 @@ async def test_damaged_pictures_have_patches_or_a_reasoned_error_and_leave_nothi
         await asyncio.gather(*(one_caller(stub) for stub in target.stubs))
         return with_patches
 
-    warm_up = min(WARM_UP, COUNT // 4)
+    warm_up = COUNT // 4
     with_patches = await fire(FIRST, warm_up)
     before = await settled_bytes(target.process_id)
     with_patches += await fire(FIRST + warm_up, COUNT - warm_up)
-    assert await settled_bytes(target.process_id) <= before + MARGIN
+    assert await settled_bytes(target.process_id) <= before + KEPT
     assert COUNT // 10 < with_patches < COUNT

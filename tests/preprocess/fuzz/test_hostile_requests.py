@@ -9,7 +9,7 @@ import pytest
 from interlock.preprocess.v1 import preprocess_service_pb2 as pb_service
 from interlock.reasons import Reason
 from preprocess.callers import Answer
-from preprocess.fuzz.campaigns import COUNT, FIRST, OF_PICTURES, answer_of_one, check_answer, check_status
+from preprocess.fuzz.campaigns import COUNT, FIRST, KEPT, OF_PICTURES, answer_of_one, check_answer, check_status
 from preprocess.fuzz.hostile_requests import (
     case,
     hostile_image_request,
@@ -17,7 +17,7 @@ from preprocess.fuzz.hostile_requests import (
     hostile_region_request,
     hostile_steps,
 )
-from preprocess.test_crowd import MARGIN, settled_bytes
+from preprocess.test_crowd import settled_bytes
 
 OF_REQUESTS = OF_PICTURES | {
     Reason.INVALID_FIELD,
@@ -117,7 +117,7 @@ async def test_requests_of_any_values_have_an_answer_or_a_reasoned_error_and_lea
     await fire(FIRST, warm_up)
     before = await settled_bytes(target.process_id)
     await fire(FIRST + warm_up, COUNT - warm_up)
-    assert await settled_bytes(target.process_id) <= before + MARGIN
+    assert await settled_bytes(target.process_id) <= before + KEPT
     for kind, counts in answered.items():
         assert min(counts) > COUNT // 100, (kind.__name__, counts)
 

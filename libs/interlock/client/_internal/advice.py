@@ -33,6 +33,7 @@ ADVICE: Mapping[str, str] = {
     Reason.NO_LEGAL_PLAN: "the picture does not fit the profile's token budget at any size; use another profile.",
     Reason.SOURCE_TOO_LARGE: "send a smaller picture; `list_profiles` gives the limits.",
     Reason.SOURCE_LENGTH_MISMATCH: "send exactly as many bytes as the size says.",
+    Reason.SOURCE_NEEDED: "send the picture itself.",
     Reason.CREDITS_EXCEEDED: "have fewer pictures in flight at once.",
     Reason.CANCELLED: "nothing: the picture was cancelled.",
     Reason.STALLED: "keep sending: the server drops a picture of which nothing comes for a while.",

@@ -86,13 +86,30 @@ def decode_options_message(options: "DecodeOptions | None") -> preprocess_pb2.De
 
 
 def begin_message(picture: Picture, upload: Upload) -> preprocess_pb2.ImageBegin:
-    """Announces a picture of a stream, still without its hash, and without what changes from one sending to the next:
-    id, place, timeout."""
+    """Announces a picture of a stream, still without a hash, and without what changes from one sending to the next: id,
+    place, timeout."""
     return preprocess_pb2.ImageBegin(
         kind=upload.kind,
         total_bytes=len(upload.data),
         width=upload.width,
         height=upload.height,
+        profile=profile_message(picture.profile),
+        decode_options=decode_options_message(picture.decode_options),
+        plan=None if picture.plan is None else plan_message(picture.plan),
+    )
+
+
+def hash_request(picture: Picture, upload: Upload, sha256: bytes) -> preprocess_pb2.PreprocessImageRequest:
+    """A picture that is only named."""
+    return preprocess_pb2.PreprocessImageRequest(
+        image_id=picture.image_id,
+        hash=preprocess_pb2.SourceHash(
+            sha256=sha256,
+            kind=upload.kind,
+            total_bytes=len(upload.data),
+            width=upload.width,
+            height=upload.height,
+        ),
         profile=profile_message(picture.profile),
         decode_options=decode_options_message(picture.decode_options),
         plan=None if picture.plan is None else plan_message(picture.plan),

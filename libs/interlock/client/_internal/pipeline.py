@@ -20,7 +20,7 @@ from interlock.client._internal.frames import Frame, Step
 from interlock.client._internal.ready_pictures import Item, ReadyPicture, UnreadablePicture
 from interlock.client._internal.retry import Attempts, RetryPolicy
 from interlock.client._internal.statuses import error_of, raise_if_closed, sending_error_of
-from interlock.client.pictures import ImageResult
+from interlock.client.pictures import ImageResult, Picture, Source
 
 _FAREWELL_SECONDS = 1.0
 """How long a server may take to end a stream on which everything is answered, before the call is cancelled."""
@@ -43,7 +43,7 @@ class PatchStream:
         method: "_SyncMethod",
         address: str,
         sources: Iterable[Item],
-        ready: Callable[[Item], ReadyPicture | UnreadablePicture],
+        ready: Callable[[Source | Picture], ReadyPicture | UnreadablePicture],
         share_memory: Callable[[], None],
         conversation: Conversation,
         policy: RetryPolicy,
@@ -141,7 +141,7 @@ class PatchStream:
                 self._conversation.end_sources()
                 self._changed.notify_all()
             return
-        picture = self._ready(item)
+        picture = item if isinstance(item, ReadyPicture) else self._ready(item)
         self._share_memory()
         with self._lock:
             self._conversation.add(picture)
@@ -222,7 +222,7 @@ class AsyncPatchStream:
         method: "_AsyncMethod",
         address: str,
         sources: Iterable[Item] | AsyncIterable[Item],
-        ready: Callable[[Item], ReadyPicture | UnreadablePicture],
+        ready: Callable[[Source | Picture], ReadyPicture | UnreadablePicture],
         share_memory: Callable[[], Awaitable[None]],
         conversation: Conversation,
         policy: RetryPolicy,
@@ -305,7 +305,10 @@ class AsyncPatchStream:
     async def _feed(self) -> None:
         async with aclosing(_asynchronous(self._sources)) as sources:
             async for item in sources:
-                picture = await asyncio.to_thread(self._ready, item)
+                if isinstance(item, ReadyPicture):
+                    picture: ReadyPicture | UnreadablePicture = item
+                else:
+                    picture = await asyncio.to_thread(self._ready, item)
                 await self._share_memory()
                 self._conversation.add(picture)
                 self._notify()

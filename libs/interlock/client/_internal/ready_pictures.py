@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from interlock.client._internal.hashes import HashFirstPolicy
 from interlock.client._internal.picture_messages import begin_message, most_patch_bytes
@@ -25,18 +25,6 @@ class ReadyPicture:
     """What has to be set aside for its patches in shared memory."""
     timeout: float | None
     """Seconds from when it is first sent, after which it fails."""
-    hash_first: bool
-    """It is begun by its hash."""
-
-    def fits(self, size: int) -> bool:
-        """Whether it may go in one message of that size: it is no larger, and not begun by its hash."""
-        return len(self.upload.data) <= size and not self.hash_first
-
-    def hashed(self) -> Self:
-        """This picture, with its hash if it is begun by it."""
-        if self.hash_first and not self.begin.HasField("source_sha256"):
-            self.begin.source_sha256 = hashlib.sha256(self.upload.data).digest()
-        return self
 
 
 @dataclass(frozen=True)
@@ -48,10 +36,11 @@ class UnreadablePicture:
 
 
 Item: TypeAlias = Source | Picture | ReadyPicture
+"""What a stream takes: what callers hand in, and what was made ready already."""
 
 
 def ready(picture: Picture, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture:
-    """Makes a picture ready to be sent, but for its hash: reads its source and fills in what holds for all.
+    """Makes a picture ready to be sent: reads its source, hashes it if need be, and fills in what holds for all.
 
     Raises:
         SourceError: its source cannot be had.
@@ -62,26 +51,22 @@ def ready(picture: Picture, defaults: Picture, hash_first: HashFirstPolicy) -> R
     if picture.timeout is not None:
         check_timeout(picture.timeout)
     upload = upload_of(picture.source)
-    return ReadyPicture(
-        picture.image_id,
-        begin_message(picture, upload),
-        upload,
-        most_patch_bytes(picture),
-        picture.timeout,
-        hash_first.applies_to(upload.data),
-    )
+    begin = begin_message(picture, upload)
+    if hash_first.applies_to(upload.data):
+        begin.source_sha256 = hashlib.sha256(upload.data).digest()
+    return ReadyPicture(picture.image_id, begin, upload, most_patch_bytes(picture), picture.timeout)
 
 
-def ready_or_unreadable(item: Item, defaults: Picture, hash_first: HashFirstPolicy) -> ReadyPicture | UnreadablePicture:
-    """One of many, made ready with its hash.
+def ready_or_unreadable(
+    item: Source | Picture, defaults: Picture, hash_first: HashFirstPolicy
+) -> ReadyPicture | UnreadablePicture:
+    """One of many, made ready.
 
     Raises:
         TypeError, ValueError: as with `ready`.
     """
-    if isinstance(item, ReadyPicture):
-        return item.hashed()
     picture = item if isinstance(item, Picture) else Picture(item)
     try:
-        return ready(picture, defaults, hash_first).hashed()
+        return ready(picture, defaults, hash_first)
     except SourceError as error:
         return UnreadablePicture(picture.image_id, error)

@@ -508,6 +508,40 @@ class RawRgb(google.protobuf.message.Message):
 Global___RawRgb: typing_extensions.TypeAlias = RawRgb
 
 @typing.final
+class SourceHash(google.protobuf.message.Message):
+    """A picture that is named instead of sent, in case the server has it in its cache."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SHA256_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
+    HEIGHT_FIELD_NUMBER: builtins.int
+    sha256: builtins.bytes
+    """SHA-256 of the source: 32 bytes."""
+    kind: Global___SourceKind.ValueType
+    """What the source is."""
+    total_bytes: builtins.int
+    """Bytes of the source."""
+    width: builtins.int
+    """Pixels a row; only for raw pixels, else 0."""
+    height: builtins.int
+    """Rows; only for raw pixels, else 0."""
+    def __init__(
+        self,
+        *,
+        sha256: builtins.bytes = ...,
+        kind: Global___SourceKind.ValueType = ...,
+        total_bytes: builtins.int = ...,
+        width: builtins.int = ...,
+        height: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["height", b"height", "kind", b"kind", "sha256", b"sha256", "total_bytes", b"total_bytes", "width", b"width"]) -> None: ...
+
+Global___SourceHash: typing_extensions.TypeAlias = SourceHash
+
+@typing.final
 class RegionTarget(google.protobuf.message.Message):
     """Where in registered shared memory to put patches, instead of into chunks."""
 
@@ -544,6 +578,7 @@ class PreprocessImageRequest(google.protobuf.message.Message):
     IMAGE_ID_FIELD_NUMBER: builtins.int
     ENCODED_FIELD_NUMBER: builtins.int
     RAW_FIELD_NUMBER: builtins.int
+    HASH_FIELD_NUMBER: builtins.int
     PROFILE_FIELD_NUMBER: builtins.int
     DECODE_OPTIONS_FIELD_NUMBER: builtins.int
     PLAN_FIELD_NUMBER: builtins.int
@@ -555,6 +590,12 @@ class PreprocessImageRequest(google.protobuf.message.Message):
     @property
     def raw(self) -> Global___RawRgb:
         """Raw pixels, at most 16 MiB."""
+
+    @property
+    def hash(self) -> Global___SourceHash:
+        """Only the name of a picture. Answered if it is in the cache, and the same caller's token could have cached it; else
+        the call fails with SOURCE_NEEDED.
+        """
 
     @property
     def profile(self) -> Global___ProfileSelector:
@@ -578,19 +619,20 @@ class PreprocessImageRequest(google.protobuf.message.Message):
         image_id: builtins.str = ...,
         encoded: builtins.bytes = ...,
         raw: Global___RawRgb | None = ...,
+        hash: Global___SourceHash | None = ...,
         profile: Global___ProfileSelector | None = ...,
         decode_options: Global___DecodeOptions | None = ...,
         plan: Global___Plan | None = ...,
         region: Global___RegionTarget | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "decode_options", b"decode_options", "encoded", b"encoded", "plan", b"plan", "profile", b"profile", "raw", b"raw", "region", b"region", "source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "decode_options", b"decode_options", "encoded", b"encoded", "image_id", b"image_id", "plan", b"plan", "profile", b"profile", "raw", b"raw", "region", b"region", "source", b"source"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "decode_options", b"decode_options", "encoded", b"encoded", "hash", b"hash", "plan", b"plan", "profile", b"profile", "raw", b"raw", "region", b"region", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_plan", b"_plan", "_region", b"_region", "decode_options", b"decode_options", "encoded", b"encoded", "hash", b"hash", "image_id", b"image_id", "plan", b"plan", "profile", b"profile", "raw", b"raw", "region", b"region", "source", b"source"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_plan", b"_plan"]) -> typing.Literal["plan"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_region", b"_region"]) -> typing.Literal["region"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["encoded", "raw"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["encoded", "raw", "hash"] | None: ...
 
 Global___PreprocessImageRequest: typing_extensions.TypeAlias = PreprocessImageRequest
 

@@ -111,5 +111,5 @@ def _colours(image: PngImagePlugin.PngImageFile) -> NDArray[np.uint8] | None:
             return None
         ramp = Image.frombytes("P", ramp.size, ramp.tobytes())
         ramp.palette = image.palette.copy()
-    colours: NDArray[np.uint8] = np.asarray(ramp.convert("RGB"))
+    colours: NDArray[np.uint8] = np.array(ramp.convert("RGB"))
     return colours.reshape(256, 3)

@@ -9,9 +9,14 @@ bounds of the loops. Indices are unsigned: for a signed one the compiler must as
 """
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numpy.typing import NDArray
 
+from interlock.vision.decoders.compiled import compiled
+
+_SIGNATURE = types.int64(
+    types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.uint8[:, ::1], types.uint8[:, :, ::1]
+)
 _BYTE, _HALF = np.int32(255), np.int32(1)
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 
@@ -61,7 +66,7 @@ def _add_nearest(source, pixel_bytes, above, row, width):  # type: ignore[no-unt
         left_red, left_green, left_blue = up_red, up_green, up_blue
 
 
-@njit(nogil=True, cache=True)
+@compiled(_SIGNATURE)
 def unfilter_colour(
     filtered: NDArray[np.uint8], pixel_bytes: int, colours: NDArray[np.uint8], rgb: NDArray[np.uint8]
 ) -> int:
@@ -113,7 +118,7 @@ def unfilter_colour(
     return int(height)
 
 
-@njit(nogil=True, cache=True)
+@compiled(_SIGNATURE)
 def unfilter_single(
     filtered: NDArray[np.uint8], pixel_bytes: int, colours: NDArray[np.uint8], rgb: NDArray[np.uint8]
 ) -> int:

@@ -1,16 +1,21 @@
 """The compiled loop that reads samples written as text."""
 
 import numpy as np
-from numba import njit
+from numba import types
 from numpy.typing import NDArray
 
+from interlock.vision.decoders.compiled import compiled
+
+_SIGNATURE = types.int64(
+    types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.boolean, types.uint8[::1], types.uint8[::1]
+)
 _COMMENT, _LINE_FEED, _RETURN = ord("#"), ord("\n"), ord("\r")
 _ZERO, _NINE = ord("0"), ord("9")
 _SPACE, _TAB = ord(" "), ord("\t")  # from the tab to the return, all are spaces
 _MOST_DIGITS = 10
 
 
-@njit(nogil=True, cache=True)
+@compiled(_SIGNATURE)
 def read_samples(
     text: NDArray[np.uint8], at: int, single: bool, levels: NDArray[np.uint8], samples: NDArray[np.uint8]
 ) -> int:

@@ -109,10 +109,13 @@ def warm_up() -> tuple[Kernel, ...]:
 
 @cache
 def _working(name: str) -> Kernel | None:
+    """The kernel of that name, if it gives what the reference gives. The reference is taken as it is."""
+    if name == "reference":
+        return _load(name)
+    reference = _load("reference")
     try:
-        kernel = Kernel(name, import_module(f"{__name__}.{name}").resize_patchify)
-        if name != "reference":
-            _try_out(kernel)
+        kernel = _load(name)
+        _try_out(kernel, reference)
     except Exception as error:  # whatever a compiler may raise
         _broken[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
         _log.warning("kernel %s does not work here, %s takes its place: %s", name, available()[0], _broken[name])
@@ -120,13 +123,16 @@ def _working(name: str) -> Kernel | None:
     return kernel
 
 
-def _try_out(kernel: Kernel) -> None:
-    """Run a kernel once on each of its ways; whether a compiler got a machine right that it was never tried on, shows.
+def _load(name: str) -> Kernel:
+    return Kernel(name, import_module(f"{__name__}.{name}").resize_patchify)
+
+
+def _try_out(kernel: Kernel, reference: Kernel) -> None:
+    """Run a kernel once on each of its ways. Also shows whether a compiler got a kind of CPU right that nobody tried.
 
     Raises:
         RuntimeError: its words are not those of the reference.
     """
-    reference = get("reference")
     for patch in (14, 16, 5):
         profile = VisionProfile(patch_size=patch, downsample_ratio=1, max_image_tokens=100, min_pixels=0)
         for width, height in ((patch * 4, patch * 3), (150, 103)):  # keeps its size; is resized

@@ -76,7 +76,7 @@ def kept_on_disk() -> Iterator[None]:
 def _instead_of(folder: Path, name: str, fault: str, stack: ExitStack) -> Path:
     """Another folder than one that cannot be written to; a temporary one is gone when `stack` ends."""
     global _kept_in
-    if folder.is_dir():
+    if folder.is_dir() and any(folder.iterdir()):
         copy = Path(stack.enter_context(_temporary_folder()), name)
         shutil.copytree(folder, copy)
         _log.info("compiled kernels are used from a copy of %s, which cannot be written to: %s", folder, fault)

@@ -1,11 +1,10 @@
 """Threads that share one picture by strips."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from functools import cache
-from threading import Lock
+from queue import SimpleQueue
 
 Strip = tuple[int, int]
 """The lines from the first to before the second."""
@@ -26,50 +25,107 @@ def share(
         report: called after each strip, one call at a time, with the number of lines before the first that is not done.
             What it raises ends the work.
     """
-    todo = list(enumerate(strips))[::-1]
-    done = [False] * len(strips)
-    lines = 0
-    lock = Lock()
+    work = _Work(begin, strips, report)
+    _helpers.ask(work.help, min(threads, len(strips)) - 1)
+    try:
+        work.take_part()
+    finally:
+        faults = work.end()
+    if faults:
+        raise faults[0]
 
-    def work() -> None:
+
+class _Work:
+    """The strips of one picture."""
+
+    def __init__(
+        self,
+        begin: Callable[[], AbstractContextManager[Callable[[int, int], None]]],
+        strips: Sequence[Strip],
+        report: Callable[[int], None],
+    ) -> None:
+        self._begin: Callable[[], AbstractContextManager[Callable[[int, int], None]]] | None = begin
+        self._report = report
+        self._strips = strips
+        self._todo = list(range(len(strips)))[::-1]
+        self._done = [False] * len(strips)
+        self._done_in_a_row = 0
+        self._reporting = threading.Lock()
+        self._entering = threading.Lock()
+        self._helping = 0
+        self._left: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def take_part(self) -> None:
+        """Do strips until there is none left."""
+        assert self._begin is not None
         try:
-            with begin() as do:
-                while todo:
+            with self._begin() as do:
+                while True:
                     try:
-                        number, strip = todo.pop()
+                        number = self._todo.pop()
                     except IndexError:
-                        return  # another thread was faster
-                    do(*strip)
-                    finish(number)
+                        return
+                    do(*self._strips[number])
+                    self._finish(number)
         except BaseException:
-            todo.clear()
+            self._todo.clear()
             raise
 
-    def finish(number: int) -> None:
-        nonlocal lines
-        with lock:
-            done[number] = True
-            while lines < strips[-1][1] and done[strip_at[lines]]:
-                lines = strips[strip_at[lines]][1]
-            report(lines)
+    def _finish(self, number: int) -> None:
+        with self._reporting:
+            self._done[number] = True
+            while self._done_in_a_row < len(self._done) and self._done[self._done_in_a_row]:
+                self._done_in_a_row += 1
+            self._report(self._strips[self._done_in_a_row - 1][1] if self._done_in_a_row else 0)
 
-    strip_at = {first: number for number, (first, _) in enumerate(strips)}
-    helping = [_helpers().submit(work) for _ in range(min(threads, len(strips)) - 1)]
-    try:
-        work()
-    finally:
-        # A helper that is still busy elsewhere is not waited for.
-        helping = [helper for helper in helping if not helper.cancel()]
-        wait(helping)
-    for helper in helping:
-        helper.result()
+    def help(self) -> None:
+        """What a helper does."""
+        with self._entering:
+            if self._begin is None:
+                return
+            self._helping += 1
+        fault: BaseException | None = None
+        try:
+            self.take_part()
+        except BaseException as error:
+            fault = error
+        self._left.put(fault)
+
+    def end(self) -> list[BaseException]:
+        """Let no more helpers in, and wait until those that are have left; their faults."""
+        with self._entering:
+            self._begin = None  # a helper that is busy elsewhere may come late, and keeps no picture alive meanwhile
+        left = [self._left.get() for _ in range(self._helping)]
+        return [fault for fault in left if fault is not None]
 
 
-@cache
-def _helpers() -> ThreadPoolExecutor:
-    """Kept for all pictures: to start a thread takes as long as a small picture."""
-    return ThreadPoolExecutor(os.cpu_count(), "strips")
+class _Helpers:
+    """Threads that are kept for all pictures; starting one would take as long as a small picture.
 
+    Lighter than `concurrent.futures`, whose hand-over and return take another 40 µs.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._started = 0
+        self._starting = threading.Lock()
+
+    def ask(self, job: Callable[[], None], count: int) -> None:
+        """Have so many helpers do a job, each as soon as it is free. It must not raise."""
+        for _ in range(count):
+            self._jobs.put(job)
+        if self._started < count:
+            with self._starting:
+                while self._started < min(count, os.cpu_count() or 1):
+                    threading.Thread(target=self._serve, name=f"strips-{self._started}", daemon=True).start()
+                    self._started += 1
+
+    def _serve(self) -> None:
+        while True:
+            self._jobs.get()()
+
+
+_helpers = _Helpers()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads stay behind in the parent
+    os.register_at_fork(after_in_child=lambda: _helpers.__init__())  # type: ignore[misc]  # its threads stayed behind

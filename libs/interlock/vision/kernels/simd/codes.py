@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from interlock.vision.profiles import VisionProfile
 from interlock.vision.quantise import bf16_codes
 
+
 def affine_codes(profile: VisionProfile) -> NDArray[np.float32] | None:
     """float32[6]: the factors of red, green and blue, then their terms; None: only the table is right."""
     return _affine(profile.image_mean, profile.image_std, bf16_codes(profile).tobytes())

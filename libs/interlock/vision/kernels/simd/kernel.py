@@ -26,7 +26,7 @@ _STRIP_BYTES = 1 << 20
 _STRIP_PIXELS = 1 << 21
 """Pixels of the source behind a strip: about 0.7 ms."""
 
-_SHARED_PIXELS = 1 << 20
+_SHARED_PIXELS = 1 << 17
 """Pixels of source and canvas for each thread, below which a helper costs more than it brings."""
 
 _STRIPS_A_THREAD = 4
