@@ -32,10 +32,18 @@ lint: setup  ## Check style, types, arrows of the house, and protos.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint deploy/docker/Dockerfile
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	scripts/check_breaking_protos.sh
 	$(BIN)/python -m scripts.compatibility
+
+KUSTOMIZE := build/tools/kustomize
+
+$(KUSTOMIZE): Makefile
+	GOBIN=$(CURDIR)/build/tools go install sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
+
+tools: $(KUSTOMIZE)  ## Install Kustomize, which builds the manifests for their tests (needs Go; kubectl will do, too).
 
 test: setup  ## Run all tests, with coverage.
 	$(BIN)/pytest --cov --cov-report=term
@@ -68,4 +76,20 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs vectors lint test packages release version faults fuzz demo bench
+.venv-pins/installed: Makefile
+	$(PYTHON) -m venv .venv-pins
+	.venv-pins/bin/pip install --quiet 'uv>=0.9,<1'
+	@touch $@
+
+PINS := deploy/docker/requirements
+PIN := .venv-pins/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+pins: .venv-pins/installed  ## Choose anew which versions of all packages the images have.
+	$(PIN) --extra bootstrap pyproject.toml -o $(PINS)/bootstrap.txt
+	$(PIN) --extra all pyproject.toml -o $(PINS)/preprocess.txt
+	$(PIN) $(PINS)/tools.in -o $(PINS)/tools.txt
+
+images: setup  ## Prove the images' steps without an engine: install, and serve from a read-only root (as root).
+	scripts/check_image_steps.sh
+
+.PHONY: help setup stubs vectors lint tools test packages release version faults fuzz demo bench pins images

@@ -33,7 +33,7 @@ class Member:
 
     def __init__(self, name: str, folder: Path, scheme: str) -> None:
         self.name = name
-        self.port, peer_port = free_ports(2)
+        self.port, peer_port, self.metrics_port = free_ports(3)
         self.client_url = f"{scheme}://127.0.0.1:{self.port}"
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self.data = folder / name
@@ -97,6 +97,7 @@ class EtcdCluster:
                 *("--listen-client-urls", member.client_url, "--advertise-client-urls", member.client_url),
                 *("--listen-peer-urls", member.peer_url, "--initial-advertise-peer-urls", member.peer_url),
                 *("--initial-cluster", everyone, "--initial-cluster-state", "new"),
+                *("--listen-metrics-urls", f"http://127.0.0.1:{member.metrics_port}"),
                 *("--logger", "zap", "--log-level", "warn"),
                 *tls,
                 *options,

@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 import pytest
 
+from interlock.serving.access import AccessSettings
 from interlock.serving.config import declared_settings, load_settings_file
 from interlock.serving.logs import LogSettings
+from interlock.serving.metrics import MetricsSettings
 from interlock.serving.server import ServerSettings
+from interlock.serving.tls import TlsSettings
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores.etcd.settings import EtcdSettings
 from interlock_bootstrap.stores.sqlite import SqliteSettings
@@ -20,7 +23,17 @@ from interlock_cli.errors import ExitCode
 from interlock_preprocess.settings import PreprocessSettings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
-SETTINGS = [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings]
+SETTINGS = [
+    ServerSettings,
+    AccessSettings,
+    TlsSettings,
+    MetricsSettings,
+    LogSettings,
+    BootstrapSettings,
+    SqliteSettings,
+    EtcdSettings,
+    PreprocessSettings,
+]
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 MACHINE_DEPENDENT = {"worker_threads"}

@@ -93,9 +93,9 @@ def test_every_setting_that_is_named_is_one():
 
 def test_the_settings_file_is_one(tmp_path):
     from interlock.serving.config import load_settings_file
-    from interlock.serving.server import ServerSettings
+    from interlock_cli.settings import all_settings
 
     (text,) = re.findall(r"```toml\n(.*?)```", RUNNING.read_text(), re.DOTALL)
     (tmp_path / "interlock.toml").write_text(text)
-    file = load_settings_file(tmp_path / "interlock.toml", [ServerSettings, BootstrapSettings, EtcdSettings])
+    file = load_settings_file(tmp_path / "interlock.toml", all_settings())
     assert EtcdSettings(**file["etcd"]).tls

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from interlock.reasons import Reason
 from interlock.serving import Refusal
 from interlock.topology import (
@@ -32,6 +34,7 @@ from interlock.topology import (
 )
 from interlock_bootstrap.commits import CommitWatch
 from interlock_bootstrap.leases import LeaseWheel
+from interlock_bootstrap.metrics import BootstrapMetrics
 from interlock_bootstrap.refusals import refusal_of
 from interlock_bootstrap.stores import CommitUnknownError, Lease, Store, StoreFullError, StoreUnavailableError
 
@@ -79,7 +82,12 @@ class Registry:
     """Applies the rules to a store."""
 
     def __init__(
-        self, store: Store, clock: Callable[[], int], max_groups: int, wheel: LeaseWheel | None = None
+        self,
+        store: Store,
+        clock: Callable[[], int],
+        max_groups: int,
+        wheel: LeaseWheel | None = None,
+        metrics: BootstrapMetrics | None = None,
     ) -> None:
         """
         Args:
@@ -87,7 +95,9 @@ class Registry:
             clock: Unix time in nanoseconds.
             max_groups: Groups with a history that this registry lets come into being.
             wheel: Keeps the time of leases; there exactly if the store does not.
+            metrics: Where changes are counted.
         """
+        self._metrics = metrics or BootstrapMetrics(CollectorRegistry())
         self.store = store
         self._clock = clock
         self._max_groups = max_groups
@@ -204,7 +214,9 @@ class Registry:
         """Commits one batch, together with the removal of rows that expired, and answers it."""
         requests = [each.request for each in batch]
         try:
-            after, outcomes = await self._committed(group, [ExpireRoutes(expired), *requests] if expired else requests)
+            with self._metrics.commit_seconds.time():
+                changes = [ExpireRoutes(expired), *requests] if expired else requests
+                after, outcomes = await self._committed(group, changes)
         except Exception as error:
             if expired and self._wheel is not None:
                 self._wheel.give_back(group)
@@ -213,6 +225,8 @@ class Registry:
             for pending in batch:
                 _answer(pending, error)
             return
+        self._metrics.requests.inc(len(batch))
+        self._metrics.expiries.inc(len(expired))
         outcomes = outcomes[len(outcomes) - len(batch) :]
         if self._wheel is not None:
             touched = chain.from_iterable(map(_touched, requests, outcomes))
@@ -225,6 +239,7 @@ class Registry:
         lost: tuple[Topology, tuple[Outcome, ...]] | None = None  # what a commit that got no answer was to make
         for attempt in range(MAX_ATTEMPTS):
             if attempt:
+                self._metrics.lost_races.inc()
                 await asyncio.sleep(random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**attempt)))
             before = await self.store.load(group, fresh=attempt > 0)
             if lost is not None and before == lost[0]:
@@ -284,7 +299,9 @@ class Registry:
                     "keeps",
                     metadata={"max_groups": str(self._max_groups)},
                 )
-            return await self.store.compare_and_swap(before, after)
+            swapped = await self.store.compare_and_swap(before, after)
+            self._metrics.epochs.inc(swapped and after.epoch != before.epoch)
+            return swapped
         finally:
             self._coming_groups -= new_groups
 

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from interlock.bootstrap.v1 import bootstrap_service_pb2, bootstrap_service_pb2_grpc
 from interlock.serving.server import Server
+from interlock_bootstrap.access import RULES
 from interlock_bootstrap.leases import LeaseWheel
+from interlock_bootstrap.metrics import BootstrapMetrics, standing
 from interlock_bootstrap.registry import Registry
 from interlock_bootstrap.rooms import Rooms
 from interlock_bootstrap.servicer import BootstrapServicer
@@ -66,11 +68,14 @@ def add_bootstrap(
     """
     store = store or MemoryStore(settings.watch_buffer)
     wheel = None if store.keeps_leases else LeaseWheel(time.monotonic)
-    registry = Registry(store, clock, settings.max_groups, wheel)
+    registry = Registry(store, clock, settings.max_groups, wheel, BootstrapMetrics(server.metrics.registry))
     rooms = Rooms(settings.max_rooms, settings.max_awaited_rooms, settings.room_ttl_seconds, time.monotonic)
     servicer = BootstrapServicer(store, registry, rooms, settings)
-    server.add(SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer))
+    server.add(
+        SERVICE_NAME, partial(bootstrap_service_pb2_grpc.add_BootstrapServiceServicer_to_server, servicer), RULES
+    )
     server.add_lifespan(partial(_open, store, registry, _Listener(server, registry, rooms)))
+    server.metrics.collect(lambda: standing(store, len(rooms), servicer.watchers))
     server.on_drain(store.end_watches)
     server.on_drain(rooms.end_waits)
     server.on_drain(servicer.end_keep_alives)

@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from interlock.bootstrap.v1 import bootstrap_pb2, bootstrap_service_pb2_grpc
 from interlock.reasons import Reason
 from interlock.serving import Refusal
+from interlock.serving.access import current_caller
 from interlock.topology import Topology, check_compatibility, prefill_server_info
 from interlock.topology.messages import (
     group_state_to_message,
@@ -55,7 +56,8 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self._registry = registry
         self._rooms = rooms
         self._settings = settings
-        self._watchers = 0
+        self.watchers = 0
+        """Watches that are open."""
         self._snapshots = Snapshots()
         self._reminders = Reminders(settings.progress_seconds)
         self._keep_alives: set[asyncio.Timeout] = set()
@@ -175,11 +177,19 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
         self, request: bootstrap_pb2.ListGroupsRequest, context: "Context"
     ) -> bootstrap_pb2.ListGroupsResponse:
         after, size = parse_page(request.page_token, request.page_size)
-        topologies = await self._store.groups(after, size + 1)
+        topologies = await self._visible_groups(after, size + 1)
         response = bootstrap_pb2.ListGroupsResponse(groups=map(group_state_to_message, topologies[:size]))
         if len(topologies) > size:
             response.next_page_token = page_token(topologies[size - 1].group)
         return response
+
+    async def _visible_groups(self, after: str, limit: int) -> list[Topology]:
+        """Those that the caller may see."""
+        caller, visible = current_caller(), list[Topology]()
+        while len(visible) < limit and (page := await self._store.groups(after, limit)):
+            visible += (topology for topology in page if caller.may_see(topology.group))
+            after = page[-1].group
+        return visible[:limit]
 
     async def CheckCompatibility(
         self, request: bootstrap_pb2.CheckCompatibilityRequest, context: "Context"
@@ -238,18 +248,18 @@ class BootstrapServicer(bootstrap_service_pb2_grpc.BootstrapServiceServicer):
 
     @contextmanager
     def _one_more_watcher(self) -> Iterator[None]:
-        if self._watchers >= self._settings.max_watchers:
+        if self.watchers >= self._settings.max_watchers:
             raise Refusal(
                 Reason.OVERLOADED,
-                f"{self._watchers} watches are open already, as many as this server allows",
+                f"{self.watchers} watches are open already, as many as this server allows",
                 metadata={"max_watchers": str(self._settings.max_watchers)},
                 retry_delay=1.0,
             )
-        self._watchers += 1
+        self.watchers += 1
         try:
             yield
         finally:
-            self._watchers -= 1
+            self.watchers -= 1
 
     # Rooms
 

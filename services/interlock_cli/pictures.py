@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from interlock.client import ImageResult, PreprocessClient, RefusedError
 from interlock.vision import MAX_OUTPUT_BYTES, DecodeOptions, Plan, VisionError, VisionProfile, decode, kernels, plan
+from interlock_cli.connection import connection_credentials
 from interlock_cli.errors import CommandError, printable
 from interlock_cli.files import read_bounded
 from interlock_cli.services import calling, refused
@@ -116,7 +117,10 @@ def make_there(
     with (
         calling(),
         PreprocessClient(
-            address, max_patch_bytes=MAX_OUTPUT_BYTES, shared_memory_folder=shared_memory_folder
+            address,
+            max_patch_bytes=MAX_OUTPUT_BYTES,
+            credentials=connection_credentials(),
+            shared_memory_folder=shared_memory_folder,
         ) as client,
         client.preprocess_many(sources(), profile=profile, decode_options=options, timeout=timeout) as results,
     ):

@@ -12,8 +12,11 @@ from click.shell_completion import shell_complete
 
 from interlock import __version__
 from interlock_cli.commands.bench import bench
+from interlock_cli.commands.certs import certs
 from interlock_cli.commands.check import check
+from interlock_cli.commands.config import config
 from interlock_cli.commands.demo import demo
+from interlock_cli.commands.doctor import doctor
 from interlock_cli.commands.group import group
 from interlock_cli.commands.info import info
 from interlock_cli.commands.instance import instance
@@ -23,7 +26,10 @@ from interlock_cli.commands.preprocess import preprocess
 from interlock_cli.commands.preview import preview
 from interlock_cli.commands.route import route
 from interlock_cli.commands.serve import serve
+from interlock_cli.commands.token import token
+from interlock_cli.commands.topology import topology
 from interlock_cli.commands.warmup import warmup
+from interlock_cli.connection import connection_options
 from interlock_cli.errors import CommandError, ExitCode, one_line, os_error_text, usage_line
 from interlock_cli.groups import CommandGroup
 
@@ -102,11 +108,12 @@ def _abandon_stdout() -> None:
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name=_NAME, message="%(prog)s %(version)s")
-def main() -> None:
+@connection_options
+def main(**_: object) -> None:
     """Interlock: control plane and image front of prefill/decode-disaggregated LLM serving.
 
     Every command explains itself with examples under --help, and answers in JSON with --json. Answers go to stdout,
-    messages to stderr.
+    messages to stderr. What proves who you are to a service stands before the command: interlock --token-file FILE ...
 
     \b
     Examples:
@@ -116,5 +123,24 @@ def main() -> None:
     """
 
 
-for _command in (demo, serve, preprocess, preview, plan, group, instance, route, info, check, pools, warmup, bench):
+for _command in (
+    demo,
+    serve,
+    preprocess,
+    preview,
+    plan,
+    group,
+    instance,
+    route,
+    info,
+    check,
+    pools,
+    warmup,
+    bench,
+    config,
+    doctor,
+    token,
+    topology,
+    certs,
+):
     main.add_command(_command)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from interlock_cli.connection import connection_credentials
 from interlock_cli.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def bootstrap_at(address: str, timeout: float) -> "Iterator[BootstrapClient]":
     with calling():
         from interlock.client import BootstrapClient
 
-        with BootstrapClient(address, timeout=timeout) as client:
+        with BootstrapClient(address, timeout=timeout, credentials=connection_credentials()) as client:
             yield client
 
 

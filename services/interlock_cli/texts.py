@@ -35,3 +35,8 @@ def instance_text(instance: "Instance | None") -> str | None:
 def clock_text(seconds: float) -> str:
     """The time of day, here, of a Unix time."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+def seconds_text(seconds: float) -> str:
+    """A short time: milliseconds below a second."""
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"

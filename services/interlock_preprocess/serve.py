@@ -8,8 +8,10 @@ from interlock.preprocess.v1.preprocess_service_pb2_grpc import add_PreprocessSe
 from interlock.serving import Server
 from interlock.vision import kernels, warm_up
 from interlock_preprocess import memory
+from interlock_preprocess.access import RULES
 from interlock_preprocess.admission import Budget
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.metrics import PreprocessMetrics, standing
 from interlock_preprocess.regions import Regions
 from interlock_preprocess.servicer import PreprocessServicer
 from interlock_preprocess.settings import PreprocessSettings
@@ -54,12 +56,14 @@ def add_preprocess(server: Server, settings: PreprocessSettings | None = None) -
         work=Budget(settings.work_budget_bytes),
         cache=Budget(settings.cache_bytes),
     )
+    metrics = PreprocessMetrics(server.metrics.registry)
     warm_up()
-    pool = WorkPool(settings, counters)  # the kernel runs once here, before the server can be ready
+    pool = WorkPool(settings, counters, metrics)  # the kernel runs once here, before the server can be ready
     regions = Regions(settings)
     draining = asyncio.Event()
     server.on_drain(draining.set)
     pictures = SharedPictures(settings, pool, counters)
     servicer = PreprocessServicer(settings, pool.kernel.name, pictures, regions, counters, draining)
-    server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer))
+    server.add(SERVICE_NAME, partial(add_PreprocessServiceServicer_to_server, servicer), RULES)
+    server.metrics.collect(partial(standing, counters, settings.worker_threads))
     return PreprocessService(counters, pool, regions)

@@ -23,6 +23,7 @@ from interlock.vision import GrowingPicture, Picture, VisionError, kernels
 from interlock_preprocess import memory
 from interlock_preprocess.admission import Grant, Source
 from interlock_preprocess.counters import Counters
+from interlock_preprocess.metrics import PreprocessMetrics
 from interlock_preprocess.output import Cut, Making, Output
 from interlock_preprocess.pictures import growing_pixels, pixels, work_bytes
 from interlock_preprocess.requests import PictureRequest
@@ -50,13 +51,15 @@ class WorkPool:
     Args:
         settings: number of threads, kernel, bounds of the lines.
         counters: where the pool counts; also has the budget of the work.
+        metrics: where it tells of pictures that were made.
 
     Raises:
         SettingsError: no such kernel here.
     """
 
-    def __init__(self, settings: PreprocessSettings, counters: Counters) -> None:
+    def __init__(self, settings: PreprocessSettings, counters: Counters, metrics: PreprocessMetrics) -> None:
         self.counters = counters
+        self.metrics = metrics
         try:
             self.kernel = kernels.get(settings.kernel)
         except ValueError as error:
@@ -131,6 +134,7 @@ class Work:
         self._over = over
         self._keep = keep
         self._loop = asyncio.get_running_loop()
+        self._arrived = perf_counter()
         self._wanted = True
         self._interruptible: asyncio.Task[None] | None = None
         self._grant: Grant | None = None
@@ -154,6 +158,14 @@ class Work:
             finally:
                 self._pool.turns.end(self.turn)
             self.output.finish(making)
+            self._pool.metrics.picture_made(
+                self.output.cut.source_format if self.output.cut else "",
+                source_bytes=self._source.total_bytes,
+                patch_bytes=self.output.size,
+                wait=making.begun - self._arrived,
+                decode=making.decode,
+                kernel=making.kernel,
+            )
             kept = self._hand_over()
         except _Stopped:
             pass

@@ -48,3 +48,10 @@ def test_commands_that_need_no_extra_run_without_them():
     assert (result.returncode, result.stderr) == (0, "")
     result = _run_without(["numpy", "PIL"], "plan", "1x1")
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_bootstrap_is_served_without_the_packages_of_preprocess():
+    packages = ["numpy", "PIL", "numexpr", "google_crc32c", "numba", "simplejpeg"]
+    result = _run_without(packages, "serve", "bootstrap", "--host", "nowhere")
+    assert result.returncode == 2
+    assert "expected an IP address" in error_line(result)

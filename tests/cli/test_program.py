@@ -59,11 +59,14 @@ def _parse(args: list[str]) -> click.Command:
 
 def test_the_commands_are_these():
     assert {" ".join(path) for path in COMMANDS if path} == {
-        *("check", "demo", "info", "plan", "pools", "preprocess", "preview", "warmup"),
+        *("check", "demo", "doctor", "info", "plan", "pools", "preprocess", "preview", "warmup"),
         *("group", "group list", "group show", "group force-epoch"),
         *("instance", "instance mint"),
         *("route", "route register", "route deregister", "route list", "route watch"),
         *("serve", "serve bootstrap", "serve preprocess", "serve all"),
+        *("config", "config check"),
+        *("topology", "topology export", "topology import"),
+        *("token", "token new", "certs", "certs dev"),
     }
 
 

@@ -14,9 +14,12 @@ import pytest
 from cli.running import PATIENCE, error_line
 from etcd_cluster import free_ports, shared_cluster
 from interlock.client import BootstrapClient, InterlockError, PreprocessClient, RetryPolicy
+from interlock.serving.access import AccessSettings
 from interlock.serving.config import declared_settings
 from interlock.serving.logs import LogSettings
+from interlock.serving.metrics import MetricsSettings
 from interlock.serving.server import ServerSettings
+from interlock.serving.tls import TlsSettings
 from interlock_bootstrap.settings import BootstrapSettings
 from interlock_bootstrap.stores.etcd.settings import EtcdSettings
 from interlock_bootstrap.stores.sqlite import SqliteSettings
@@ -82,12 +85,15 @@ def test_a_port_that_is_taken_is_one_line(run):
     assert error_line(result).startswith(f"127.0.0.1:{port} is taken: ")
 
 
+COMMON = [ServerSettings, AccessSettings, TlsSettings, MetricsSettings, LogSettings]
+
+
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("bootstrap", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings]),
-        ("preprocess", [ServerSettings, LogSettings, PreprocessSettings]),
-        ("all", [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings]),
+        ("bootstrap", [*COMMON, BootstrapSettings, SqliteSettings, EtcdSettings]),
+        ("preprocess", [*COMMON, PreprocessSettings]),
+        ("all", [*COMMON, BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings]),
     ],
 )
 def test_every_setting_of_a_service_is_an_option_with_its_default_and_variable(invoke, name, kinds):

@@ -206,7 +206,7 @@ def test_every_error_is_an_interlock_error_and_explains_itself() -> None:
         for name, value in vars(interlock.client).items()
         if isinstance(value, type) and issubclass(value, Exception)
     ]
-    assert len(kinds) == 20
+    assert len(kinds) == 22
     for kind in kinds:
         assert issubclass(kind, InterlockError)
         if not issubclass(kind, RefusedError):

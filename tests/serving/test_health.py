@@ -1,6 +1,9 @@
 """The health service of a running server."""
 
 import asyncio
+import socket
+from datetime import timedelta
+from functools import partial
 
 import grpc
 import pytest
@@ -8,7 +11,15 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
-from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import BootstrapServiceServicer
+from interlock.bootstrap.v1 import bootstrap_pb2
+from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import (
+    BootstrapServiceServicer,
+    BootstrapServiceStub,
+    add_BootstrapServiceServicer_to_server,
+)
+from interlock.serving import PortTakenError, Server, ServerSettings
+from interlock.serving.tls import TlsSettings
+from interlock_cli.dev_certificates import write_dev_certificates
 
 TIMEOUT = 20
 SERVICE = "interlock.bootstrap.v1.BootstrapService"
@@ -107,3 +118,70 @@ async def test_many_watchers_leave_nothing_behind(serve, until_idle):
     for call in calls:
         call.cancel()
     await until_idle(server)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+async def behind_tls(tmp_path):
+    """A server that speaks mTLS, with a port for probes that do not."""
+    port = free_port()
+    files = write_dev_certificates(tmp_path, ["localhost"], "client", timedelta(days=1))
+    server = Server(
+        ServerSettings(port=0, health_port=port),
+        tls=TlsSettings(certificate_file=files.server_certificate, key_file=files.server_key, client_ca_file=files.ca),
+    )
+    server.add(SERVICE, partial(add_BootstrapServiceServicer_to_server, BootstrapServiceServicer()))
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield server, channel
+    await server.stop(grace=0)
+
+
+async def test_a_probe_that_knows_no_tls_has_a_port_of_its_own(behind_tls):
+    server, channel = behind_tls
+    assert await check(channel, "liveness", "readiness", SERVICE) == [SERVING] * 3
+    server.set_serving(SERVICE, False)
+    assert await check(channel, "liveness", "readiness") == [SERVING, NOT_SERVING]
+
+
+async def test_the_port_for_probes_has_no_other_service(behind_tls):
+    _, channel = behind_tls
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await BootstrapServiceStub(channel).ListGroups(bootstrap_pb2.ListGroupsRequest(), timeout=TIMEOUT)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_probes_are_told_while_the_server_drains_that_it_is_alive_and_not_ready(serve):
+    arrived, answer = asyncio.Event(), asyncio.Event()
+
+    class Slow(BootstrapServiceServicer):
+        async def ListGroups(self, request, context):  # noqa: N802
+            arrived.set()
+            await answer.wait()
+            return bootstrap_pb2.ListGroupsResponse()
+
+    port = free_port()
+    server, channel = await serve(Slow(), health_port=port)
+    running = BootstrapServiceStub(channel).ListGroups(bootstrap_pb2.ListGroupsRequest(), timeout=TIMEOUT)
+    running = asyncio.ensure_future(running)
+    await arrived.wait()
+    stopping = asyncio.create_task(server.stop(grace=TIMEOUT))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as probes:
+        assert await check(probes, "liveness", "readiness") == [SERVING, NOT_SERVING]
+    answer.set()
+    await running
+    await stopping
+
+
+async def test_a_port_for_probes_that_is_taken_is_named():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTakenError, match=f"127.0.0.1:{port} is taken"):
+            await Server(ServerSettings(port=0, health_port=port)).start()

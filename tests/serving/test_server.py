@@ -19,6 +19,7 @@ from interlock.bootstrap.v1.bootstrap_service_pb2_grpc import (
     add_BootstrapServiceServicer_to_server,
 )
 from interlock.serving import CannotListenError, PortTakenError, Server, ServerSettings
+from interlock.serving.access import AccessSettings
 
 BOOTSTRAP = bootstrap_service_pb2.DESCRIPTOR.services_by_name["BootstrapService"].full_name
 TIMEOUT = 20
@@ -56,8 +57,9 @@ async def test_a_second_server_on_a_port_fails_and_says_what_to_do(serve, capfd)
 
 async def test_a_server_on_all_addresses_is_refused_the_port_of_one_on_a_single_address(serve):
     first, _ = await serve(Echo())
+    settings = ServerSettings(host="0.0.0.0", port=await first.start())
     with pytest.raises(PortTakenError, match=r"0\.0\.0\.0:\d+ is taken"):
-        await Server(ServerSettings(host="0.0.0.0", port=await first.start())).start()
+        await Server(settings, AccessSettings(insecure=True)).start()
 
 
 async def test_a_port_that_another_kind_of_program_shares_is_taken_too():
@@ -71,7 +73,7 @@ async def test_a_port_that_another_kind_of_program_shares_is_taken_too():
 
 async def test_an_address_of_another_machine_is_refused_by_name():
     with pytest.raises(CannotListenError) as caught:
-        await Server(ServerSettings(host="203.0.113.7", port=0)).start()
+        await Server(ServerSettings(host="203.0.113.7", port=0), AccessSettings(insecure=True)).start()
     assert str(caught.value) == "cannot listen on 203.0.113.7:0: Cannot assign requested address"
 
 

@@ -14,9 +14,12 @@ All other modules below this one are private, but for those that these names com
 from interlock.client._internal.pipeline import AsyncPatchStream, PatchStream
 from interlock.client._internal.retry import RetryPolicy
 from interlock.client.bootstrap import AsyncBootstrapClient, BootstrapClient
+from interlock.client.credentials import Credentials
 from interlock.client.errors import (
+    AccessError,
     CallCancelledError,
     ContractMismatchError,
+    CredentialsError,
     DeadlineError,
     ImageFailedError,
     InstanceError,
@@ -74,6 +77,7 @@ from interlock.client.preprocess import AsyncPreprocessClient, PreprocessClient
 from interlock.client.registrations import AsyncRegistration, Registration
 
 __all__ = [
+    "AccessError",
     "AsyncBootstrapClient",
     "AsyncPatchStream",
     "AsyncPreprocessClient",
@@ -83,6 +87,8 @@ __all__ = [
     "Compatibility",
     "ContractDifferences",
     "ContractMismatchError",
+    "Credentials",
+    "CredentialsError",
     "DeadlineError",
     "Deregistered",
     "DpRanksRegistered",

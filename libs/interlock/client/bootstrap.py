@@ -24,6 +24,7 @@ from interlock.client._internal.following import Following
 from interlock.client._internal.lease_keepers import AsyncLeaseKeeper, LeaseKeeper
 from interlock.client._internal.retry import DEFAULT_RETRY, NO_RETRY, Attempts, RetryPolicy
 from interlock.client._internal.statuses import error_of, raise_if_closed
+from interlock.client.credentials import NO_CREDENTIALS, Credentials
 from interlock.client.errors import DeadlineError, InterlockError, UnreachableError
 from interlock.client.groups import (
     Compatibility,
@@ -51,13 +52,21 @@ class BootstrapClient(SyncFace):
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates; none: plain text, for a server that lets everyone in.
 
     Every method raises, beside what it names, `UnreachableError`, `DeadlineError`, and `InvalidRequestError` with
     every faulty field.
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = DEFAULT_RETRY) -> None:
-        super().__init__(address, timeout=timeout, retry=retry)
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 10.0,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
+        super().__init__(address, timeout=timeout, retry=retry, credentials=credentials)
         self._stub = bootstrap_service_pb2_grpc.BootstrapServiceStub(self._channel)
         self._leases = LeaseKeeper(self._stub, address, retry, timeout)
 
@@ -345,6 +354,7 @@ class AsyncBootstrapClient(AsyncFace):
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates; none: plain text, for a server that lets everyone in.
 
     Every method raises, beside what it names, `UnreachableError`, `DeadlineError`, and `InvalidRequestError` with
     every faulty field.

@@ -9,6 +9,7 @@
     ├── SourceError                  a picture could not be read on this side
     ├── SharedMemoryError            memory had to be shared with the server, and cannot be
     ├── InstanceError                a rank does not know its launch, or what names it cannot be read
+    ├── CredentialsError             a token or certificate cannot be used (also a ValueError)
     ├── MissingPackageError          an optional package is needed (also an ImportError)
     └── RefusedError                 the server said no; `reason` says why
         ├── InvalidRequestError      a field is wrong; `field_violations` names each
@@ -17,6 +18,7 @@
         ├── StaleInstanceError       a newer launch was accepted already; `floor` is that launch
         ├── StaleIncarnationError    a newer life of the rank was accepted already
         ├── NotReadyError            the group is not complete; `state` has the missing keys
+        ├── AccessError              the server does not know the caller, or it may not do this
         ├── NotFoundError            no such group, rank or profile
         ├── OverloadedError          a bound of the server is reached
         └── ImageFailedError         one picture could not be turned into patches
@@ -96,6 +98,10 @@ class InstanceError(InterlockError):
         "mint one instance in the launcher (`interlock instance mint GROUP`) and hand it to all ranks unchanged, in "
         "INTERLOCK_INSTANCE."
     )
+
+
+class CredentialsError(InterlockError, ValueError):
+    """A token or certificate cannot be used; the message names the file and why."""
 
 
 class MissingPackageError(InterlockError, ImportError):
@@ -252,6 +258,10 @@ class NotReadyError(RefusedError):
         return lines
 
 
+class AccessError(RefusedError):
+    """The server does not know the caller, or the caller may not do this, or not any more."""
+
+
 class NotFoundError(RefusedError):
     """No such group, rank or profile."""
 
@@ -279,6 +289,8 @@ REASON_ERRORS: Mapping[str, type[RefusedError]] = {
     Reason.UNKNOWN_GROUP: NotFoundError,
     Reason.UNKNOWN_RANK: NotFoundError,
     Reason.UNKNOWN_PROFILE: NotFoundError,
+    Reason.UNAUTHENTICATED: AccessError,
+    Reason.NOT_PERMITTED: AccessError,
     Reason.OVERLOADED: OverloadedError,
     Reason.TOO_MANY_GROUPS: OverloadedError,
     Reason.TOO_MANY_ROOMS: OverloadedError,

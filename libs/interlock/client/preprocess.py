@@ -38,6 +38,7 @@ from interlock.client._internal.ready_pictures import Item, ready, ready_or_unre
 from interlock.client._internal.regions import SharedMemory, SharedMemoryMode
 from interlock.client._internal.retry import DEFAULT_RETRY, Attempts, RetryPolicy
 from interlock.client._internal.statuses import error_of, raise_if_closed
+from interlock.client.credentials import NO_CREDENTIALS, Credentials
 from interlock.client.pictures import Patches, Picture, PlannedImage, ServedProfiles, Source
 from interlock.preprocess.v1 import preprocess_pb2, preprocess_service_pb2_grpc
 from interlock.vision.plan import Plan
@@ -81,6 +82,7 @@ class PreprocessClient(SyncFace):
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates; none: plain text, for a server that lets everyone in.
         max_patch_bytes: most bytes that the patches of one picture may take; a larger announcement is refused before
             memory is set aside.
         shared_memory: "auto": patches are put into memory that is shared with the server, where that can be done, and
@@ -102,13 +104,14 @@ class PreprocessClient(SyncFace):
         *,
         timeout: float = 10.0,
         retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
         max_patch_bytes: int = MAX_PATCH_BYTES,
         shared_memory: SharedMemoryMode = "auto",
         shared_memory_folder: "str | os.PathLike[str] | None" = None,
         shared_memory_bytes: int = SHARED_MEMORY_BYTES,
         hash_first: HashFirst = "auto",
     ) -> None:
-        super().__init__(address, timeout=timeout, retry=retry)
+        super().__init__(address, timeout=timeout, retry=retry, credentials=credentials)
         self._max_patch_bytes = max_patch_bytes
         self._memory = SharedMemory(shared_memory, shared_memory_folder, shared_memory_bytes)
         self._hash_first = HashFirstPolicy(hash_first)
@@ -285,6 +288,7 @@ class AsyncPreprocessClient(AsyncFace):
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates; none: plain text, for a server that lets everyone in.
         max_patch_bytes: most bytes that the patches of one picture may take; a larger announcement is refused before
             memory is set aside.
         shared_memory: "auto": patches are put into memory that is shared with the server, where that can be done, and
@@ -306,13 +310,14 @@ class AsyncPreprocessClient(AsyncFace):
         *,
         timeout: float = 10.0,
         retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
         max_patch_bytes: int = MAX_PATCH_BYTES,
         shared_memory: SharedMemoryMode = "auto",
         shared_memory_folder: "str | os.PathLike[str] | None" = None,
         shared_memory_bytes: int = SHARED_MEMORY_BYTES,
         hash_first: HashFirst = "auto",
     ) -> None:
-        super().__init__(address, timeout=timeout, retry=retry)
+        super().__init__(address, timeout=timeout, retry=retry, credentials=credentials)
         self._max_patch_bytes = max_patch_bytes
         self._memory = SharedMemory(shared_memory, shared_memory_folder, shared_memory_bytes)
         self._hash_first = HashFirstPolicy(hash_first)
@@ -323,11 +328,17 @@ class AsyncPreprocessClient(AsyncFace):
 
     @cached_property
     def _one(self) -> "grpc.aio.UnaryStreamMultiCallable[preprocess_pb2.PreprocessImageRequest, Frame]":
-        return self._channel.unary_stream(_ONE, preprocess_pb2.PreprocessImageRequest.SerializeToString, read_frame)
+        one: grpc.aio.UnaryStreamMultiCallable[preprocess_pb2.PreprocessImageRequest, Frame] = (
+            self._channel.unary_stream(_ONE, preprocess_pb2.PreprocessImageRequest.SerializeToString, read_frame)
+        )
+        return one
 
     @cached_property
     def _many(self) -> "grpc.aio.StreamStreamMultiCallable[Step, Frame]":
-        return self._channel.stream_stream(_MANY, write_step, read_frame)
+        many: grpc.aio.StreamStreamMultiCallable[Step, Frame] = self._channel.stream_stream(
+            _MANY, write_step, read_frame
+        )
+        return many
 
     async def close(self) -> None:
         """Close the connection; calls and streams that are still open end with an error. Arrays stay as they are."""

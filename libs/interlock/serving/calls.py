@@ -1,4 +1,7 @@
-"""What happens around every call: bounding, reading the request, refusing, logging. Servicers know nothing of it."""
+"""What happens around every call: bounding, letting in, reading the request, refusing, logging.
+
+Servicers know nothing of it.
+"""
 
 from __future__ import annotations  # grpc's handler type is generic only in its stubs
 
@@ -15,6 +18,9 @@ from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
 from interlock.reasons import Reason
+from interlock.serving.access import Access
+from interlock.serving.access import Context as Context
+from interlock.serving.metrics import Metrics
 from interlock.serving.refusals import Refusal
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,13 +31,12 @@ _OVERLOAD_RETRY_SECONDS = 1.0
 _LEVELS = {Reason.INTERNAL: logging.ERROR, Reason.OVERLOADED: logging.WARNING, Reason.DRAINING: logging.DEBUG}
 """How loud a refusal is in the log; the others are for the caller to mend: info."""
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Turns what a servicer raises into the status of the call, bounds the calls that run, and logs how each ended.
 
     - `Refusal` becomes its own status, also alone in an `ExceptionGroup` (raised inside a task group).
+    - Whoever may not call the method is refused (see `interlock.serving.access`).
     - A request that is no message of its type is refused (MALFORMED_MESSAGE).
     - `NotImplementedError` (a method of the generated base class) becomes UNIMPLEMENTED.
     - Any other exception becomes INTERNAL: the traceback goes to the log, nothing of it to the caller.
@@ -43,8 +48,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     busy server is not a dead one. (gRPC's own `maximum_concurrent_rpcs` knows neither reasons nor that exception.)
     """
 
-    def __init__(self, max_concurrent_rpcs: int) -> None:
+    def __init__(self, max_concurrent_rpcs: int, access: Access, metrics: Metrics) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._access = access
+        self._metrics = metrics
         self._guarded: dict[str, tuple[grpc.RpcMethodHandler[Any, Any], grpc.RpcMethodHandler[Any, Any]]] = {}
         """By method: the handler of a servicer, and what we made of it."""
         self.running = 0
@@ -68,7 +75,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             self.running += 1
         known, guarded = self._guarded.get(method, (None, None))
         if guarded is None or known is not handler:
-            guarded = _guarded(method, handler)
+            guarded = _guarded(method, handler, self._access, self._metrics)
             self._guarded[method] = handler, guarded
         return guarded
 
@@ -83,7 +90,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         )
 
         async def refuse(_: object, context: Context) -> None:
-            await _conclude(method, context, _raise(refusal))
+            await _conclude(method, context, self._metrics, _raise(refusal))
 
         # Streaming whatever the method is: such a handler answers without reading the request.
         return grpc.stream_stream_rpc_method_handler(refuse)
@@ -93,7 +100,9 @@ async def _raise(refusal: Refusal) -> None:
     raise refusal
 
 
-def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+def _guarded(
+    method: str, handler: grpc.RpcMethodHandler[Any, Any], access: Access, metrics: Metrics
+) -> grpc.RpcMethodHandler[Any, Any]:
     """The handler with everything of `CallInterceptor` around its method."""
 
     def parse(data: bytes) -> Any:
@@ -115,17 +124,34 @@ def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcM
     arity = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
     servicer_method: Any = getattr(handler, arity)
 
-    async def answer(request: Any, context: Context) -> Any:
-        async def work() -> Any:
-            answered = servicer_method(request if handler.request_streaming else parse(request), context)
-            if inspect.isawaitable(answered):  # one response, or a servicer that writes to the context itself
-                return await answered
-            async with aclosing(answered):
-                async for response in answered:
-                    await context.write(response)
-            return None
+    async def serve(request: Any, context: Context) -> Any:
+        answered = servicer_method(request, context)
+        if inspect.isawaitable(answered):  # one response, or a servicer that writes to the context itself
+            return await answered
+        async with aclosing(answered):
+            async for response in answered:
+                await context.write(response)
+        return None
 
-        return await _conclude(method, context, work())
+    async def admit_and_serve(request: Any, context: Context) -> Any:
+        admission = access.admit(method, context)
+        if not handler.request_streaming:
+            request = parse(request)
+        if admission is None:
+            return await serve(request, context)
+        if handler.request_streaming:
+            request = admission.checked(request)
+        else:
+            admission.check(request)
+        try:
+            return await serve(request, context)
+        except asyncio.CancelledError:
+            if admission.revoked is None:
+                raise
+            raise admission.revoked from None
+
+    async def answer(request: Any, context: Context) -> Any:
+        return await _conclude(method, context, metrics, admit_and_serve(request, context))
 
     # A streamed request is parsed inside the servicer's own read, and the refusal comes out of that. gRPC would parse
     # a single one before we are called; it hands on the bytes instead.
@@ -136,28 +162,36 @@ def _guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcM
     return wrapped
 
 
-async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
-    """Awaits the work of one call, answers what it raised, and logs how it ended."""
+async def _conclude(method: str, context: Context, metrics: Metrics, work: Awaitable[Any]) -> Any:
+    """Awaits the work of one call, answers what it raised, and logs and counts how it ended."""
     started = time.monotonic()
+    metrics.call_started(method)
 
-    def log(
-        level: int, code: grpc.StatusCode, message: str = "", *, failure: Exception | None = None, **fields: str
+    def ended(
+        code: grpc.StatusCode,
+        level: int = logging.DEBUG,
+        message: str = "",
+        *,
+        failure: Exception | None = None,
+        reason: Reason | None = None,
     ) -> None:
+        seconds = time.monotonic() - started
+        metrics.call_ended(method, code, seconds, reason)
         if _LOGGER.isEnabledFor(level):
-            duration = round(time.monotonic() - started, 6)
-            call = {"method": method, "code": code.name, "peer": context.peer(), "duration_seconds": duration, **fields}
+            call = {"method": method, "code": code.name, "peer": context.peer(), "duration_seconds": round(seconds, 6)}
+            call |= {"reason": reason.value} if reason is not None else {}
             _LOGGER.log(level, "%s %s%s", method, code.name, message and f": {message}", extra=call, exc_info=failure)
 
     try:
         result = await work
     except asyncio.CancelledError:
-        log(logging.DEBUG, grpc.StatusCode.CANCELLED)
+        ended(grpc.StatusCode.CANCELLED)
         raise
     except grpc.aio.InternalError:  # it was being written to when it went away; gRPC would report a fault of ours
-        log(logging.DEBUG, grpc.StatusCode.CANCELLED)
+        ended(grpc.StatusCode.CANCELLED)
         raise asyncio.CancelledError from None
     except grpc.aio.BaseError:
-        log(logging.DEBUG, context.code() or grpc.StatusCode.UNKNOWN)
+        ended(context.code() or grpc.StatusCode.UNKNOWN)
         raise
     except Exception as error:
         refusal, failure = _refusal_of(error), None
@@ -165,10 +199,10 @@ async def _conclude(method: str, context: Context, work: Awaitable[Any]) -> Any:
             refusal, failure = Refusal(Reason.INTERNAL, "the server failed; its log has the cause"), error
         status = rpc_status.to_status(refusal.status())
         level = _LEVELS.get(refusal.reason, logging.INFO)
-        log(level, status.code, refusal.message, failure=failure, reason=refusal.reason.value)
+        ended(status.code, level, refusal.message, failure=failure, reason=refusal.reason)
         await context.abort_with_status(status)
     else:
-        log(logging.DEBUG, grpc.StatusCode.OK)
+        ended(grpc.StatusCode.OK)
         return result
 
 

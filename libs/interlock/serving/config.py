@@ -18,7 +18,8 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -37,7 +38,34 @@ _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str:
 
 
 class SettingsError(Exception):
-    """A setting is wrong. The message is one line that names where it came from and what was expected."""
+    """Settings are wrong. Each fault is one line that names where it came from and what was expected."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+class Faults:
+    """Gathers what is wrong with settings, so that all of it is told at once."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Around what may raise a `SettingsError`: it is kept for `raise_if_any`."""
+        try:
+            yield
+        except SettingsError as error:
+            self._found += error.faults
+
+    def raise_if_any(self) -> None:
+        """
+        Raises:
+            SettingsError: With everything that was gathered.
+        """
+        if self._found:
+            raise SettingsError(*self._found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,8 +233,8 @@ def load_settings_file(path: Path, settings_classes: Collection[type[Settings]])
         settings_classes: All classes whose tables the file may have.
 
     Raises:
-        SettingsError: The file cannot be read or is no TOML; a table or key is unknown (the closest known one is
-            named); a value is wrong.
+        SettingsError: The file cannot be read or is no TOML; or with each table and key that is unknown (the closest
+            known one is named) and each value that is wrong.
     """
     try:
         with path.open("rb") as file:
@@ -218,17 +246,21 @@ def load_settings_file(path: Path, settings_classes: Collection[type[Settings]])
 
     known_tables = {settings_class.table: settings_class for settings_class in settings_classes}
     checked: dict[str, dict[str, object]] = {}
+    faults = Faults()
     for table, keys in tables.items():
-        if table not in known_tables:
-            raise SettingsError(f"{path}: unknown table [{table}]{_closest(table, known_tables)}")
-        if not isinstance(keys, dict):
-            raise SettingsError(f"{path}: expected a table [{table}], got {table} = {keys!r}")
-        known_keys = {declared.name: declared for declared in declared_settings(known_tables[table])}
-        checked[table] = {}
-        for key, value in keys.items():
-            if key not in known_keys:
-                raise SettingsError(f"{path}: [{table}] has no setting {key!r}{_closest(key, known_keys)}")
-            checked[table][key] = known_keys[key].check(value, f"{path}: [{table}] {key}")
+        with faults.gathered():
+            if table not in known_tables:
+                raise SettingsError(f"{path}: unknown table [{table}]{_closest(table, known_tables)}")
+            if not isinstance(keys, dict):
+                raise SettingsError(f"{path}: expected a table [{table}], got {table} = {keys!r}")
+            known_keys = {declared.name: declared for declared in declared_settings(known_tables[table])}
+            checked[table] = {}
+            for key, value in keys.items():
+                with faults.gathered():
+                    if key not in known_keys:
+                        raise SettingsError(f"{path}: [{table}] has no setting {key!r}{_closest(key, known_keys)}")
+                    checked[table][key] = known_keys[key].check(value, f"{path}: [{table}] {key}")
+    faults.raise_if_any()
     return checked
 
 
@@ -252,16 +284,20 @@ def resolve(
         file: What `load_settings_file` gave; `{}` without a file.
 
     Raises:
-        SettingsError: A value is wrong; the message begins with its flag or variable.
+        SettingsError: With each value that is wrong, beginning with its flag or variable.
     """
     values = dict(file.get(settings_class.table, {}))
+    faults = Faults()
     for declared in declared_settings(settings_class):
         flag, text = flags.get(declared.name), environment.get(declared.variable)
-        if flag is not None:
-            read = declared.parse(flag, declared.flag) if isinstance(flag, str) else declared.check(flag, declared.flag)
-            values[declared.name] = read
-        elif text:
-            values[declared.name] = declared.parse(text, declared.variable)
+        with faults.gathered():
+            if isinstance(flag, str):
+                values[declared.name] = declared.parse(flag, declared.flag)
+            elif flag is not None:
+                values[declared.name] = declared.check(flag, declared.flag)
+            elif text:
+                values[declared.name] = declared.parse(text, declared.variable)
+    faults.raise_if_any()
     return settings_class(**values)
 
 

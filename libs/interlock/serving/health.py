@@ -8,10 +8,12 @@ Names that can be asked for:
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from interlock import __version__
 from interlock.reasons import Reason
 from interlock.serving.calls import Context
 from interlock.serving.refusals import Refusal
@@ -20,6 +22,10 @@ LIVENESS = "liveness"
 READINESS = "readiness"
 OVERALL = ""
 SERVICE_NAME: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+VERSION_KEY = "interlock-version"
+TIME_KEY = "interlock-unix-time-ns"
+"""What a check tells besides its answer, in the metadata before it: for `interlock doctor`."""
 
 _SERVING: int = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: int = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -87,6 +93,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # g
         if status == _SERVICE_UNKNOWN:
             known = ", ".join([LIVENESS, READINESS, *self._services])
             raise Refusal(Reason.UNKNOWN_SERVICE, f"no service {request.service[:128]!r} here; known are {known}")
+        await context.send_initial_metadata(((VERSION_KEY, __version__), (TIME_KEY, str(time.time_ns()))))
         return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(  # noqa: N802 - the method's name in the proto

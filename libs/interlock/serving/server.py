@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,20 +17,29 @@ from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from interlock.serving.access import ANY_ROLE, OPEN, Access, AccessSettings, Rule
 from interlock.serving.calls import CallInterceptor
 from interlock.serving.config import Settings, setting
 from interlock.serving.health import SERVICE_NAME as HEALTH_SERVICE_NAME
 from interlock.serving.health import HealthServicer
+from interlock.serving.metrics import Metrics, MetricsSettings, exposed
+from interlock.serving.tls import ServerCertificates, TlsSettings
 
 _LOGGER = logging.getLogger(__name__)
 
 _METADATA_BYTES = 16 * 1024  # a request's headers; the same soft and hard limit, so that none is dropped at random
 _KEEPALIVE_MS = 30_000  # how soon a vanished caller is looked for on an idle connection
 _KEEPALIVE_TIMEOUT_MS = 10_000
+_MAX_PROBES = 100
+"""Calls and connections at once on the port for health checks."""
 
 
 class CannotListenError(Exception):
     """The server cannot listen on its address; the message says which and why."""
+
+
+class OpenToAllError(Exception):
+    """Everyone who reaches the server could do everything, and nobody said that this is meant."""
 
 
 class PortTakenError(CannotListenError):
@@ -48,9 +57,9 @@ def _check_ip_address(host: str) -> None:
 class ServerSettings(Settings):
     """Where a server listens and how much it takes at once.
 
-    The default address is reached only from the same machine, since the server has no access control of its own. In a
-    pod or container set `0.0.0.0`, which gRPC takes as every address of both families. A host name is refused: it can
-    mean several addresses, of which gRPC is content to get one.
+    The default address is reached only from the same machine. In a pod or container set `0.0.0.0`, which gRPC takes as
+    every address of both families. A host name is refused: it can mean several addresses, of which gRPC is content to
+    get one.
     """
 
     table: ClassVar[str] = "server"
@@ -61,6 +70,13 @@ class ServerSettings(Settings):
         validate=_check_ip_address,
     )
     port: int = setting(50051, "TCP port to listen on. 0: a free one, named in the log.", minimum=0, maximum=65535)
+    health_port: int | None = setting(
+        None,
+        "TCP port for health checks alone, in plain text whatever the other speaks: for probes that know no TLS, such "
+        "as Kubernetes'. 0: a free one, named in the log. Not set: none.",
+        minimum=0,
+        maximum=65535,
+    )
     max_concurrent_rpcs: int = setting(
         20_000, "Calls that run at once, streams included; further ones are refused (OVERLOADED).", minimum=1
     )
@@ -76,6 +92,13 @@ class ServerSettings(Settings):
         minimum=1024,
         maximum=2**31 - 1,
     )
+    max_connection_age_seconds: float | None = setting(
+        None,
+        "Age after which a connection is asked to go, so that callers spread over new servers: its calls have "
+        "`grace_seconds` to end. Not set: none is.",
+        minimum=1,
+        maximum=1_000_000,
+    )
     grace_seconds: float = setting(
         25.0, "Time that running calls have to end when the server stops; then they are cancelled.", minimum=0
     )
@@ -87,39 +110,92 @@ class Server:
     It may be made outside of an event loop; what belongs to one is made in `start`.
     """
 
-    def __init__(self, settings: ServerSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings | None = None,
+        access: AccessSettings | None = None,
+        tls: TlsSettings | None = None,
+        metrics: MetricsSettings | None = None,
+    ) -> None:
+        """
+        Args:
+            settings: where it listens, and its bounds.
+            access: who may call it. None: everyone, on an address that only this machine reaches.
+            tls: its certificates. None: plain text.
+            metrics: where they can be read. None: nowhere.
+
+        Raises:
+            CredentialsError: The credentials file cannot be used.
+            BadCertificateError: A certificate or key cannot be used.
+            OpenToAllError: Others can reach the address, and everyone could do everything.
+        """
         self.settings = settings or ServerSettings()
+        self.metrics = Metrics()
+        self._metrics_settings = metrics or MetricsSettings()
+        self._access = Access(access or AccessSettings())
+        self._certificates = ServerCertificates(tls) if tls is not None and tls.certificate_file is not None else None
+        self._check_openness(insecure=access is not None and access.insecure)
         self._drain_callbacks: list[Callable[[], None]] = []
         self._lifespans: list[Callable[[], AbstractAsyncContextManager[object]]] = []
         self._entered = AsyncExitStack()
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._health = HealthServicer()
-        self._calls = CallInterceptor(self.settings.max_concurrent_rpcs)
+        self._calls = CallInterceptor(self.settings.max_concurrent_rpcs, self._access, self.metrics)
+        self.metrics.count_running(lambda: self._calls.running)
         self._server: grpc.aio.Server | None = None
         self._stopped = False
         self._port = 0
+        for method in ("Check", "Watch", "List"):
+            self._access.add(f"/{HEALTH_SERVICE_NAME}/{method}", OPEN)  # probes have no credentials
+        self._access.add(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo", ANY_ROLE)
 
-    def add(self, service_full_name: str, add_to_server: Callable[[grpc.aio.Server], None]) -> None:
+    def _check_openness(self, *, insecure: bool) -> None:
+        host = self.settings.host
+        if ipaddress.ip_address(host).is_loopback:
+            return
+        if not self._access.checked:
+            if not insecure:
+                raise OpenToAllError(
+                    f"{host} can be reached by others, and without credentials everyone could do everything: set "
+                    "--credentials-file, or listen on 127.0.0.1, or say --insecure if this is meant"
+                )
+            _LOGGER.warning("INSECURE: everyone who reaches %s may do everything on this server", host)
+        elif self._certificates is None:
+            _LOGGER.warning("tokens will cross the network as plain text: set --tls-certificate-file, or see to TLS")
+
+    def add(
+        self,
+        service_full_name: str,
+        add_to_server: Callable[[grpc.aio.Server], None],
+        rules: Mapping[str, Rule] | None = None,
+    ) -> None:
         """Adds a service, before `start`.
 
         Args:
             service_full_name: For health and reflection, such as `interlock.bootstrap.v1.BootstrapService`.
             add_to_server: Registers the servicer, such as `partial(add_BootstrapServiceServicer_to_server, servicer)`.
                 Its methods must be coroutines or async generators.
+            rules: Who may call each of its methods, by the methods' names. None: admins alone.
 
         Raises:
             RuntimeError: The server was started before.
-            LookupError: No imported module describes the service, so reflection could not either.
+            LookupError: No imported module describes the service, so reflection could not either; or `rules` has not
+                exactly one rule for each method.
         """
         if self._server is not None:
             raise RuntimeError(f"{service_full_name} was added to a server that had been started")
         try:
-            descriptor_pool.Default().FindServiceByName(service_full_name)
+            described = descriptor_pool.Default().FindServiceByName(service_full_name)
         except KeyError:
             raise LookupError(
                 f"no imported module describes {service_full_name}; import its `..._service_pb2` beside its "
                 "`..._service_pb2_grpc`, which does not import it"
             ) from None
+        methods = {method.name for method in described.methods}
+        if rules is not None and rules.keys() != methods:
+            raise LookupError(f"rules of {service_full_name}: {sorted(rules.keys() ^ methods)} are not in both")
+        for method, rule in (rules or {}).items():
+            self._access.add(f"/{service_full_name}/{method}", rule)
         self._services[service_full_name] = add_to_server
         self._health.add(service_full_name)
 
@@ -159,8 +235,11 @@ class Server:
         host, port = self.settings.host, self.settings.port
         _check_can_listen(host, port)
         async with AsyncExitStack() as entered:
+            await entered.enter_async_context(self._access.watching())
+            await entered.enter_async_context(self._exposed_metrics())
             for lifespan in self._lifespans:
                 await entered.enter_async_context(lifespan())
+            await entered.enter_async_context(self._probed())
             await self._listen(host, port)
             self._entered = entered.pop_all()
         self._health.take_calls()
@@ -171,12 +250,45 @@ class Server:
         )
         return self._port
 
+    @asynccontextmanager
+    async def _exposed_metrics(self) -> AsyncIterator[None]:
+        host, port = self._metrics_settings.host, self._metrics_settings.port
+        if port:
+            _check_can_listen(host, port)
+        async with exposed(self.metrics, self._metrics_settings):
+            yield
+
+    @asynccontextmanager
+    async def _probed(self) -> AsyncIterator[None]:
+        """Answers health checks on the port for them: not ready before calls are taken, to the very end."""
+        host, port = self.settings.host, self.settings.health_port
+        if port is None:
+            yield
+            return
+        _check_can_listen(host, port)
+        probes = grpc.aio.server(
+            interceptors=[CallInterceptor(_MAX_PROBES, Access(AccessSettings()), Metrics())],
+            options=_options(ServerSettings(max_connections=_MAX_PROBES)),
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, probes)
+        port = probes.add_insecure_port(_address(host, port))
+        await probes.start()
+        _LOGGER.info("health checks on %s", _address(host, port), extra={"host": host, "health_port": port})
+        try:
+            yield
+        finally:
+            await probes.stop(0)
+
     async def _listen(self, host: str, port: int) -> None:
         server = grpc.aio.server(interceptors=[self._calls], options=_options(self.settings))
+        address = _address(host, port)
         try:
-            self._port = server.add_insecure_port(_address(host, port))
+            if self._certificates is None:
+                self._port = server.add_insecure_port(address)
+            else:
+                self._port = server.add_secure_port(address, self._certificates.credentials())
         except RuntimeError as error:
-            raise CannotListenError(f"cannot listen on {_address(host, port)}: {error}") from None
+            raise CannotListenError(f"cannot listen on {address}: {error}") from None
         for add_to_server in self._services.values():
             add_to_server(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -256,7 +368,14 @@ def _address(host: str, port: int) -> str:
 
 
 def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+    ages = []
+    if settings.max_connection_age_seconds is not None:
+        ages = [
+            ("grpc.max_connection_age_ms", round(settings.max_connection_age_seconds * 1e3)),
+            ("grpc.max_connection_age_grace_ms", round(settings.grace_seconds * 1e3)),
+        ]
     return [
+        *ages,
         ("grpc.so_reuseport", 0),  # a second server on the port fails loudly
         ("grpc.max_receive_message_length", settings.max_receive_message_bytes),
         ("grpc.max_concurrent_streams", settings.max_connection_streams),

@@ -68,6 +68,16 @@ class StoreListener(Protocol):
         ...
 
 
+class Unheard:
+    """A listener that takes no notice, for a store that no service uses."""
+
+    def rooms_committed(self, group: str, epoch: int, dp_ranks: Mapping[int, int]) -> tuple[int, int]:
+        return 0, 0
+
+    def availability(self, available: bool) -> None:
+        pass
+
+
 class Store(Protocol):
     """What a backend does. All methods may be called from many tasks of one event loop.
 

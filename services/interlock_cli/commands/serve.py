@@ -5,7 +5,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,17 +13,18 @@ from interlock_cli.errors import CommandError, ExitCode, printable
 from interlock_cli.extras import extra
 from interlock_cli.groups import CommandGroup
 from interlock_cli.output import echo_json
+from interlock_cli.settings import (
+    BOOTSTRAP,
+    PREPROCESS,
+    SettingsInForce,
+    parameter_name,
+    settings_in_force,
+    settings_of,
+)
 from interlock_cli.texts import address_text
 
 if TYPE_CHECKING:
     from interlock.serving.config import Setting, Settings
-
-_S = TypeVar("_S", bound="Settings")
-
-_BOOTSTRAP, _PREPROCESS = "bootstrap", "preprocess"
-
-_TABLES = {_BOOTSTRAP: (_BOOTSTRAP, "sqlite", "etcd"), _PREPROCESS: (_PREPROCESS,)}
-"""The tables of settings that each service has."""
 
 _STORES = [
     (
@@ -53,7 +54,7 @@ class ServeCommand(click.Command):
     """
 
     def __init__(self, name: str, services: Sequence[str], about: str) -> None:
-        explanation = f"{_EXPLANATION} {_STORE_EXIT_CODES}" if _BOOTSTRAP in services else _EXPLANATION
+        explanation = f"{_EXPLANATION} {_STORE_EXIT_CODES}" if BOOTSTRAP in services else _EXPLANATION
         super().__init__(
             name, callback=self._serve, help=f"{about}\n\n{explanation}\n\n\b\n{_examples(name, services)}"
         )
@@ -63,9 +64,8 @@ class ServeCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if self._options is None:
-            server, logs, *others = self._settings_classes()
-            tables = {table for service in self._services for table in _TABLES[service]}
-            kinds = [server, logs, *(kind for kind in others if kind.table in tables)]
+            with extra(self._extra):
+                kinds = settings_of(self._services)
             self._options = [
                 *_COMMON_OPTIONS,
                 *(_SettingOption(setting) for kind in kinds for setting in _declared(kind)),
@@ -79,34 +79,20 @@ class ServeCommand(click.Command):
             if record := option.get_help_record(ctx):
                 table = option.table if isinstance(option, _SettingOption) else ""
                 sections.setdefault(f"Options [{table}]" if table else "Options", []).append(record)
-        if _BOOTSTRAP in self._services:
+        if BOOTSTRAP in self._services:
             with formatter.section("Stores (--store)"):
                 formatter.write_dl(_STORES)
         for title in sorted(sections, key="Options".__ne__):
             with formatter.section(title):
                 formatter.write_dl(sections[title])
 
-    def _settings_classes(self) -> "list[type[Settings]]":
-        """All that a settings file may set."""
-        with extra(self._extra):
-            from interlock.serving.logs import LogSettings
-            from interlock.serving.server import ServerSettings
-            from interlock_bootstrap.settings import BootstrapSettings
-            from interlock_bootstrap.stores.etcd.settings import EtcdSettings
-            from interlock_bootstrap.stores.sqlite import SqliteSettings
-            from interlock_preprocess.settings import PreprocessSettings
-
-        return [ServerSettings, LogSettings, BootstrapSettings, SqliteSettings, EtcdSettings, PreprocessSettings]
-
     def _serve(self, config: Path | None, as_json: bool, **flags: Any) -> None:
-        from interlock.serving.config import SettingsError, load_settings_file, resolve
+        from interlock.serving.config import SettingsError
+        from interlock.serving.credentials import CredentialsError
         from interlock.serving.logs import LogSettings, configure
-        from interlock.serving.server import CannotListenError
+        from interlock.serving.server import CannotListenError, OpenToAllError
+        from interlock.serving.tls import BadCertificateError
         from interlock_bootstrap.stores import CannotOpenStoreError, StoreUnreachableError
-
-        def resolved(kind: type[_S]) -> _S:
-            given = {setting.name: flags[_parameter_name(setting)] for setting in _declared(kind)}
-            return resolve(kind, flags=given, environment=os.environ, file=file)
 
         def announce(address: str, store: dict[str, str]) -> None:
             with contextlib.suppress(OSError):  # nobody reads it: no reason not to serve
@@ -117,10 +103,10 @@ class ServeCommand(click.Command):
                     click.echo(f"interlock: serving {' and '.join(self._services)} on {address}{groups}")
 
         try:
-            file = load_settings_file(config, self._settings_classes()) if config is not None else {}
+            resolved = settings_in_force(self._services, config, flags)
             configure(resolved(LogSettings))
             asyncio.run(self._run(resolved, announce))
-        except SettingsError as error:
+        except (SettingsError, OpenToAllError, CredentialsError, BadCertificateError) as error:
             raise click.UsageError(str(error)) from None
         except CannotListenError as error:
             raise CommandError(str(error)) from None
@@ -129,16 +115,19 @@ class ServeCommand(click.Command):
         except CannotOpenStoreError as error:
             raise CommandError(str(error), exit_code=ExitCode.UNUSABLE_STORE) from None
 
-    async def _run(self, resolved: "_Resolved", announce: Callable[[str, dict[str, str]], None]) -> None:
+    async def _run(self, resolved: "SettingsInForce", announce: Callable[[str, dict[str, str]], None]) -> None:
         """Serves until the process is told to stop."""
+        from interlock.serving.access import AccessSettings
+        from interlock.serving.metrics import MetricsSettings
         from interlock.serving.server import Server, ServerSettings, run_until_stopped
+        from interlock.serving.tls import TlsSettings
 
         settings = resolved(ServerSettings)
-        server = Server(settings)
+        server = Server(settings, resolved(AccessSettings), resolved(TlsSettings), resolved(MetricsSettings))
         kept: dict[str, str] = {}
         async with contextlib.AsyncExitStack() as stack:
             with extra(self._extra):
-                if _BOOTSTRAP in self._services:
+                if BOOTSTRAP in self._services:
                     from interlock_bootstrap.serve import add_bootstrap, choose_store
                     from interlock_bootstrap.settings import BootstrapSettings
                     from interlock_bootstrap.stores.etcd.settings import EtcdSettings
@@ -148,7 +137,7 @@ class ServeCommand(click.Command):
                     store, place = choose_store(bootstrap, resolved(SqliteSettings), resolved(EtcdSettings), os.environ)
                     kept = {"store": bootstrap.store, "kept_in": place}
                     add_bootstrap(server, bootstrap, store)
-                if _PREPROCESS in self._services:
+                if PREPROCESS in self._services:
                     from interlock_preprocess.serve import add_preprocess
                     from interlock_preprocess.settings import PreprocessSettings
 
@@ -159,20 +148,10 @@ class ServeCommand(click.Command):
             await run_until_stopped(server)
 
 
-class _Resolved(Protocol):
-    """Gives the settings in force of one class."""
-
-    def __call__(self, kind: "type[_S]") -> "_S": ...
-
-
 def _declared(kind: "type[Settings]") -> "tuple[Setting, ...]":
     from interlock.serving.config import declared_settings
 
     return declared_settings(kind)
-
-
-def _parameter_name(setting: "Setting") -> str:
-    return f"{setting.table}_{setting.name}"
 
 
 class _SettingOption(click.Option):
@@ -180,12 +159,15 @@ class _SettingOption(click.Option):
 
     def __init__(self, setting: "Setting") -> None:
         default = "not set" if setting.default is None else str(setting.default).lower()
-        super().__init__(
-            [setting.flag, _parameter_name(setting)],
-            type=click.Choice(setting.choices) if setting.choices else str,
-            metavar=None if setting.choices else setting.type.__name__.upper(),
-            help=f"{setting.help}  [default: {default}; env: {setting.variable}]",
-        )
+        help = f"{setting.help}  [default: {default}; env: {setting.variable}]"
+        names = [setting.flag, parameter_name(setting)]
+        if setting.type is bool:
+            super().__init__(names, flag_value="true", default=None, help=help)
+        else:
+            kind = click.Choice(setting.choices) if setting.choices else str
+            super().__init__(
+                names, type=kind, metavar=None if setting.choices else setting.type.__name__.upper(), help=help
+            )
         self.table = setting.table
 
 
@@ -216,7 +198,7 @@ def _examples(name: str, services: Sequence[str]) -> str:
         f"interlock serve {name} --host 0.0.0.0 --port 50051 --log-format json",
         f"INTERLOCK_SERVER_PORT=0 interlock serve {name} --json",
     ]
-    if _BOOTSTRAP in services:
+    if BOOTSTRAP in services:
         lines[1:1] = [
             f"interlock serve {name} --state-folder /var/lib/interlock",
             f"interlock serve {name} --store etcd --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379",
@@ -241,11 +223,11 @@ def serve() -> None:
 serve.add_command(
     ServeCommand(
         "bootstrap",
-        [_BOOTSTRAP],
+        [BOOTSTRAP],
         "Serve Bootstrap: prefill ranks register their routes, decode servers and routers learn the topology.",
     )
 )
 serve.add_command(
-    ServeCommand("preprocess", [_PREPROCESS], "Serve Preprocess: pictures in, bf16 patches of a vision tower out.")
+    ServeCommand("preprocess", [PREPROCESS], "Serve Preprocess: pictures in, bf16 patches of a vision tower out.")
 )
-serve.add_command(ServeCommand("all", [_BOOTSTRAP, _PREPROCESS], "Serve Bootstrap and Preprocess, both on one port."))
+serve.add_command(ServeCommand("all", [BOOTSTRAP, PREPROCESS], "Serve Bootstrap and Preprocess, both on one port."))

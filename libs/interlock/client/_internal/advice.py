@@ -11,6 +11,8 @@ ADVICE: Mapping[str, str] = {
     Reason.MALFORMED_MESSAGE: "check that address and versions of both sides fit.",
     Reason.UNIMPLEMENTED: "the server does not know this call: it is older, or of another kind.",
     Reason.UNKNOWN_SERVICE: "name a service that this server has; reflection lists them.",
+    Reason.UNAUTHENTICATED: "hand in `credentials` with a token or certificate that the server knows.",
+    Reason.NOT_PERMITTED: "use credentials with the role and the groups that it takes.",
     Reason.INTERNAL: "this is a fault of the server: its log has the details.",
     Reason.REVISION_CONFLICT: "someone else was first. Look at `conflict`, then try again with its revision.",
     Reason.CONTRACT_MISMATCH: "start it with its group's values, or launch all ranks anew with a later instance.",

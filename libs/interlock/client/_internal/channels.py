@@ -1,6 +1,13 @@
 """Where a client connects to, and how; the same for both faces."""
 
 import re
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from interlock.client._internal.authorized import AuthorizedChannel
+from interlock.client.credentials import Credentials
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     # The SDK tries again by itself, by rules that know the reasons; two layers of retries would multiply.
@@ -38,3 +45,23 @@ def check_address(address: str) -> str:
             f"address is {address!r}; expected host:port with a port of 1 to 65535, for example 'localhost:50051'"
         )
     return address
+
+
+def sync_channel(address: str, credentials: Credentials) -> Any:
+    """A `grpc.Channel`."""
+    channel_credentials = credentials.channel_credentials()
+    if channel_credentials is None:
+        return _authorized(grpc.insecure_channel(address, OPTIONS), credentials)
+    return _authorized(grpc.secure_channel(address, channel_credentials, OPTIONS), credentials)
+
+
+def async_channel(address: str, credentials: Credentials) -> Any:
+    """A `grpc.aio.Channel`."""
+    channel_credentials = credentials.channel_credentials()
+    if channel_credentials is None:
+        return _authorized(grpc.aio.insecure_channel(address, OPTIONS), credentials)
+    return _authorized(grpc.aio.secure_channel(address, channel_credentials, OPTIONS), credentials)
+
+
+def _authorized(channel: Any, credentials: Credentials) -> Any:
+    return AuthorizedChannel(channel, credentials.metadata) if credentials.has_token else channel

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import grpc
 import grpc.aio
 
-from interlock.client._internal.channels import OPTIONS, check_address
+from interlock.client._internal.channels import async_channel, check_address, sync_channel
 from interlock.client._internal.retry import DEFAULT_RETRY, Attempts, RetryPolicy, check_timeout
 from interlock.client._internal.statuses import error_of, raise_if_closed
+from interlock.client.credentials import NO_CREDENTIALS, Credentials
 from interlock.client.errors import UnexpectedAnswerError
 from interlock.reasons import Reason
 
@@ -51,13 +52,25 @@ class SyncFace:
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates.
+
+    Raises:
+        ValueError: the address cannot be one.
+        CredentialsError: the credentials cannot be used.
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = DEFAULT_RETRY) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 10.0,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
         self.address = check_address(address)
         self._timeout = check_timeout(timeout)
         self._retry = retry
-        self._channel = grpc.insecure_channel(address, OPTIONS)
+        self._channel = sync_channel(address, credentials)
 
     def close(self) -> None:
         """Close the connection; calls and streams that are still open end with an error."""
@@ -96,17 +109,31 @@ class AsyncFace:
         address: host:port of the service.
         timeout: seconds for a call that is given none of its own.
         retry: how often a call that found no server is made.
+        credentials: token and certificates.
+
+    Raises:
+        ValueError: the address cannot be one.
+        CredentialsError: the credentials cannot be used.
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0, retry: RetryPolicy = DEFAULT_RETRY) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 10.0,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
         self.address = check_address(address)
         self._timeout = check_timeout(timeout)
         self._retry = retry
+        self._credentials = credentials
+        credentials.channel_credentials()
 
     @cached_property
-    def _channel(self) -> grpc.aio.Channel:
+    def _channel(self) -> Any:
         # Made at the first call: a channel belongs to the event loop that runs while it is made.
-        return grpc.aio.insecure_channel(self.address, OPTIONS)
+        return async_channel(self.address, self._credentials)
 
     async def close(self) -> None:
         """Close the connection; calls and streams that are still open end with an error."""
