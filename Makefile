@@ -89,7 +89,7 @@ pins: .venv-pins/installed  ## Choose anew which versions of all packages the im
 	$(PIN) --extra all pyproject.toml -o $(PINS)/preprocess.txt
 	$(PIN) $(PINS)/tools.in -o $(PINS)/tools.txt
 
-images: setup  ## Prove the images' steps without an engine: install, and serve from a read-only root (as root).
+images:  ## Prove the images' steps without an engine: install, and serve from a read-only root (as root).
 	scripts/check_image_steps.sh
 
 .PHONY: help setup stubs vectors lint tools test packages release version faults fuzz demo bench pins images

@@ -22,7 +22,7 @@ fi
 work=$2
 mkdir "$work/src" "$work/prefix" "$work/home"
 python=$(python3 -c 'import sys; print(sys.base_prefix)')
-user=(env -i HOME="$work/home" NUMBA_CPU_NAME="${KERNEL_CPU:-x86-64-v3}" NUMBA_CPU_FEATURES= PIP_DISABLE_PIP_VERSION_CHECK=1)
+user=(env -i HOME="$work/home" PIP_DISABLE_PIP_VERSION_CHECK=1)
 [ -z "${PIP_CERT:-}" ] || user+=(PIP_CERT="$PIP_CERT")
 # What the build sees, and no more (.dockerignore).
 git ls-files -z --cached --others --exclude-standard \

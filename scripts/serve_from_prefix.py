@@ -2,7 +2,6 @@
 Kubernetes does. Part of scripts/check_image_steps.sh."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -64,9 +63,8 @@ def main(service: str) -> None:
     check_nothing_can_be_written()
     check_bill_of_materials()
     with tempfile.TemporaryDirectory() as state:
-        environment = {name: value for name, value in os.environ.items() if name.startswith("NUMBA")}
-        environment["INTERLOCK_PREPROCESS_KERNEL_CACHE_FOLDER"] = str(PREFIX / "kernels")
         # A user without a home, as in the image.
+        environment = {"INTERLOCK_PREPROCESS_KERNEL_CACHE_FOLDER": str(PREFIX / "kernels")}
         command = [PREFIX / "bin/interlock", "serve", service, "--json", "--port", "0", "--health-port", "0"]
         if service == "bootstrap":
             command += ["--state-folder", state]

@@ -75,6 +75,19 @@ def test_preprocess_of_prod_makes_patches(services):
         assert client.preprocess(picture_file(1, 300, 200)).plan.token_count > 0
 
 
+def test_preprocess_with_the_volume_for_shared_memory_puts_patches_there(tmp_path):
+    with started("prod-with-all", "preprocess", tmp_path) as preprocess:
+        folder = tmp_path / "patches"
+        with PreprocessClient(
+            preprocess.address,
+            credentials=preprocess.credentials,
+            shared_memory=True,
+            shared_memory_folder=folder,
+            shared_memory_bytes=64 << 20,
+        ) as client:
+            assert client.preprocess(picture_file(1, 300, 200)).in_shared_memory
+
+
 def test_the_pod_of_dev_serves_both_to_everyone(tmp_path):
     with started("dev", "all", tmp_path) as both:
         assert both.probe("readiness") == health_pb2.HealthCheckResponse.SERVING
