@@ -485,11 +485,15 @@ def _vision() -> Iterator[Case]:
 def _pictures() -> Iterator[Case]:
     request = pp.PreprocessImageRequest
     raw = pp.RawRgb(width=1, height=2, data=bytes([0, 127, 128, 255, 10, 13]))
-    target = pp.RegionTarget(handle="4b0f", offset=2**53 + 2)
+    target = pp.RegionTarget(handle="4b0f", offset=2**53 + 2, size=2**53 + 4)
+    named = pp.SourceHash(
+        sha256=bytes(range(32)), kind=pp.SOURCE_KIND_RAW_RGB, total_bytes=2**53 + 1, width=1, height=2
+    )
     options = pp.DecodeOptions(exif_orientation=pp.EXIF_ORIENTATION_APPLY)
     selector = pp.ProfileSelector(inline=PROFILE)
     yield Case("raw pixels", raw)
     yield Case("a place in shared memory", target)
+    yield Case("a picture's name", named)
     yield Case("no source", request())
     yield Case("a source of no bytes, which is set", request(encoded=b""))
     yield Case(
@@ -499,6 +503,7 @@ def _pictures() -> Iterator[Case]:
     )
     yield Case("a picture", request(image_id="a", encoded=b"\x89PNG", profile=selector, decode_options=options))
     yield Case("a picture of raw pixels, with its geometry and its place", request(raw=raw, plan=PLAN, region=target))
+    yield Case("a picture by its name", request(hash=named))
     step = pp.PreprocessImagesRequest
     begin = pp.ImageBegin(
         image_id="\u9375-1",

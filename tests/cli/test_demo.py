@@ -55,7 +55,7 @@ def test_one_wrong_word_from_the_kernel_ends_the_demo_at_its_step(invoke, monkey
     right = kernels.get
     assert right().name == "simd", "the service must not work with the kernel that is the reference"
 
-    def one_word_wrong(rgb, plan, profile, out=None, *, threads=1, checkpoint=None):
+    def one_word_wrong(rgb, plan, profile, out=None, *, checkpoint=None, **options):
         if out is None:
             out = np.empty((plan.grid_height, plan.grid_width, 3, profile.patch_size, profile.patch_size), np.uint16)
         spoilt = False
@@ -68,7 +68,7 @@ def test_one_wrong_word_from_the_kernel_ends_the_demo_at_its_step(invoke, monkey
             if checkpoint is not None:
                 checkpoint(rows_done)
 
-        return right().resize_patchify(rgb, plan, profile, out, threads=threads, checkpoint=spoil)
+        return right().resize_patchify(rgb, plan, profile, out, checkpoint=spoil, **options)
 
     spoilt_kernel = kernels.Kernel("simd", one_word_wrong)
     monkeypatch.setattr(kernels, "get", lambda name=None: right(name) if name else spoilt_kernel)

@@ -59,7 +59,7 @@ def _parse(args: list[str]) -> click.Command:
 
 def test_the_commands_are_these():
     assert {" ".join(path) for path in COMMANDS if path} == {
-        *("check", "demo", "doctor", "info", "plan", "pools", "preprocess", "preview", "warmup"),
+        *("bench", "check", "demo", "doctor", "info", "plan", "pools", "preprocess", "preview", "warmup"),
         *("group", "group list", "group show", "group force-epoch"),
         *("instance", "instance mint"),
         *("route", "route register", "route deregister", "route list", "route watch"),

@@ -64,9 +64,12 @@ def test_every_field_of_a_request_is_tried():
         "ImageBegin.region",
         "RegionTarget.handle",
         "RegionTarget.offset",
+        "RegionTarget.size",
         # Depend on what the server has, and on time.
         "ImageBegin.source_sha256",
         "ImageBegin.timeout",
+        "PreprocessImageRequest.hash",
+        *(f"SourceHash.{field.name}" for field in pp.SourceHash.DESCRIPTOR.fields),
     }
 
 

@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.rpc import error_details_pb2, status_pb2
 
 from interlock.client._internal.assembly import PatchAssembly
+from interlock.client._internal.frames import read_frame
 from interlock.preprocess.v1 import preprocess_pb2 as pp
 from interlock.preprocess.v1.preprocess_service_pb2_grpc import PreprocessServiceStub
 from interlock.vision import PROFILES
@@ -126,7 +127,7 @@ def test_frames_come_to_pictures():
             continue
         assembly = PatchAssembly(image_id, 1 << 20)
         for frame in own:
-            patches = assembly.add(frame)
+            patches = assembly.add(read_frame(frame.SerializeToString()))
         buffer = patches.array.tobytes()
         assert MessageToDict(own[0].header) == expected["header"]
         assert buffer.hex() == expected["patches"]["hex"]

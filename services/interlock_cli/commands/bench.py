@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from interlock_cli.errors import CommandError, one_line
+from interlock_cli.errors import CommandError, one_line, printable
 from interlock_cli.files import cannot
 from interlock_cli.output import echo_json, echo_table, json_option
 
@@ -26,7 +26,7 @@ _SECONDS_TO_END = 20.0
 @click.option("--quick", is_flag=True, help="Fewer rounds and rows: about a minute each, in place of several.")
 @click.option(
     "--peers",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     envvar="INTERLOCK_PEERS",
     show_envvar=True,
     metavar="FOLDER",
@@ -58,6 +58,8 @@ def bench(names: tuple[str, ...], quick: bool, peers: Path | None, output: Path 
             output.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             raise cannot("make folder", output, error) from None
+    if peers is not None and not peers.is_dir():
+        raise click.BadParameter(f"there is no folder {printable(str(peers))}", param_hint="--peers")
     flags = [*(["--quick"] if quick else []), *(["--peers", str(peers.absolute())] if peers else [])]
     reports = []
     for name in dict.fromkeys(names or _NAMES):

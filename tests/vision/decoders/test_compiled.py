@@ -16,7 +16,7 @@ def test_a_warm_up_loads_all_of_them_and_planning_none():
         "print(*sorted(part[-1] for part in parts))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["compiled", "jpeg", "png", "png_rows", "ppm", "ppm_text"]
+    assert done.stdout.split() == ["compiled", "jpeg", "jpeg_rows", "png", "png_rows", "ppm", "ppm_text"]
 
 
 def test_a_compiler_that_fails_is_logged_once_and_done_without(monkeypatch, caplog):

@@ -1128,20 +1128,105 @@ func (x *RawRgb) GetData() []byte {
 	return nil
 }
 
+// A picture that is named instead of sent, in case the server has it in its cache.
+type SourceHash struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the source: 32 bytes.
+	Sha256 []byte `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// What the source is.
+	Kind SourceKind `protobuf:"varint,2,opt,name=kind,proto3,enum=interlock.preprocess.v1.SourceKind" json:"kind,omitempty"`
+	// Bytes of the source.
+	TotalBytes uint64 `protobuf:"varint,3,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	// Pixels a row; only for raw pixels, else 0.
+	Width uint32 `protobuf:"varint,4,opt,name=width,proto3" json:"width,omitempty"`
+	// Rows; only for raw pixels, else 0.
+	Height        uint32 `protobuf:"varint,5,opt,name=height,proto3" json:"height,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceHash) Reset() {
+	*x = SourceHash{}
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceHash) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceHash) ProtoMessage() {}
+
+func (x *SourceHash) ProtoReflect() protoreflect.Message {
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceHash.ProtoReflect.Descriptor instead.
+func (*SourceHash) Descriptor() ([]byte, []int) {
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SourceHash) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *SourceHash) GetKind() SourceKind {
+	if x != nil {
+		return x.Kind
+	}
+	return SourceKind_SOURCE_KIND_UNSPECIFIED
+}
+
+func (x *SourceHash) GetTotalBytes() uint64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *SourceHash) GetWidth() uint32 {
+	if x != nil {
+		return x.Width
+	}
+	return 0
+}
+
+func (x *SourceHash) GetHeight() uint32 {
+	if x != nil {
+		return x.Height
+	}
+	return 0
+}
+
 // Where in registered shared memory to put patches, instead of into chunks.
 type RegionTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Handle from RegisterRegion.
 	Handle string `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
 	// Byte of the region at which the patch buffer begins; even.
-	Offset        uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Bytes from there that are the patch buffer's at the most: a picture with more fails rather than write into what
+	// belongs to another. 0: up to the end of the region.
+	Size          uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegionTarget) Reset() {
 	*x = RegionTarget{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[10]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1238,7 @@ func (x *RegionTarget) String() string {
 func (*RegionTarget) ProtoMessage() {}
 
 func (x *RegionTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[10]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1251,7 @@ func (x *RegionTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionTarget.ProtoReflect.Descriptor instead.
 func (*RegionTarget) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{10}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RegionTarget) GetHandle() string {
@@ -1183,6 +1268,13 @@ func (x *RegionTarget) GetOffset() uint64 {
 	return 0
 }
 
+func (x *RegionTarget) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 // One picture in one message.
 type PreprocessImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1194,6 +1286,7 @@ type PreprocessImageRequest struct {
 	//
 	//	*PreprocessImageRequest_Encoded
 	//	*PreprocessImageRequest_Raw
+	//	*PreprocessImageRequest_Hash
 	Source isPreprocessImageRequest_Source `protobuf_oneof:"source"`
 	// Profile. Absent: the server's default.
 	Profile *ProfileSelector `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
@@ -1209,7 +1302,7 @@ type PreprocessImageRequest struct {
 
 func (x *PreprocessImageRequest) Reset() {
 	*x = PreprocessImageRequest{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[11]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1314,7 @@ func (x *PreprocessImageRequest) String() string {
 func (*PreprocessImageRequest) ProtoMessage() {}
 
 func (x *PreprocessImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[11]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1327,7 @@ func (x *PreprocessImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreprocessImageRequest.ProtoReflect.Descriptor instead.
 func (*PreprocessImageRequest) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{11}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PreprocessImageRequest) GetImageId() string {
@@ -1264,6 +1357,15 @@ func (x *PreprocessImageRequest) GetRaw() *RawRgb {
 	if x != nil {
 		if x, ok := x.Source.(*PreprocessImageRequest_Raw); ok {
 			return x.Raw
+		}
+	}
+	return nil
+}
+
+func (x *PreprocessImageRequest) GetHash() *SourceHash {
+	if x != nil {
+		if x, ok := x.Source.(*PreprocessImageRequest_Hash); ok {
+			return x.Hash
 		}
 	}
 	return nil
@@ -1311,9 +1413,17 @@ type PreprocessImageRequest_Raw struct {
 	Raw *RawRgb `protobuf:"bytes,3,opt,name=raw,proto3,oneof"`
 }
 
+type PreprocessImageRequest_Hash struct {
+	// Only the name of a picture. Answered if it is in the cache, and the same caller's token could have cached it; else
+	// the call fails with SOURCE_NEEDED.
+	Hash *SourceHash `protobuf:"bytes,8,opt,name=hash,proto3,oneof"`
+}
+
 func (*PreprocessImageRequest_Encoded) isPreprocessImageRequest_Source() {}
 
 func (*PreprocessImageRequest_Raw) isPreprocessImageRequest_Source() {}
+
+func (*PreprocessImageRequest_Hash) isPreprocessImageRequest_Source() {}
 
 // Announces one picture of a stream.
 type ImageBegin struct {
@@ -1349,7 +1459,7 @@ type ImageBegin struct {
 
 func (x *ImageBegin) Reset() {
 	*x = ImageBegin{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[12]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1471,7 @@ func (x *ImageBegin) String() string {
 func (*ImageBegin) ProtoMessage() {}
 
 func (x *ImageBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[12]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1484,7 @@ func (x *ImageBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageBegin.ProtoReflect.Descriptor instead.
 func (*ImageBegin) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{12}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImageBegin) GetImageId() string {
@@ -1469,7 +1579,7 @@ type ImageData struct {
 
 func (x *ImageData) Reset() {
 	*x = ImageData{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[13]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1591,7 @@ func (x *ImageData) String() string {
 func (*ImageData) ProtoMessage() {}
 
 func (x *ImageData) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[13]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1604,7 @@ func (x *ImageData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageData.ProtoReflect.Descriptor instead.
 func (*ImageData) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{13}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImageData) GetImageId() string {
@@ -1529,7 +1639,7 @@ type ImageEnd struct {
 
 func (x *ImageEnd) Reset() {
 	*x = ImageEnd{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[14]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1651,7 @@ func (x *ImageEnd) String() string {
 func (*ImageEnd) ProtoMessage() {}
 
 func (x *ImageEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[14]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1664,7 @@ func (x *ImageEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageEnd.ProtoReflect.Descriptor instead.
 func (*ImageEnd) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{14}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ImageEnd) GetImageId() string {
@@ -1575,7 +1685,7 @@ type ImageCancel struct {
 
 func (x *ImageCancel) Reset() {
 	*x = ImageCancel{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[15]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1697,7 @@ func (x *ImageCancel) String() string {
 func (*ImageCancel) ProtoMessage() {}
 
 func (x *ImageCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[15]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1710,7 @@ func (x *ImageCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageCancel.ProtoReflect.Descriptor instead.
 func (*ImageCancel) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{15}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ImageCancel) GetImageId() string {
@@ -1628,7 +1738,7 @@ type PreprocessImagesRequest struct {
 
 func (x *PreprocessImagesRequest) Reset() {
 	*x = PreprocessImagesRequest{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[16]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1750,7 @@ func (x *PreprocessImagesRequest) String() string {
 func (*PreprocessImagesRequest) ProtoMessage() {}
 
 func (x *PreprocessImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[16]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1763,7 @@ func (x *PreprocessImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreprocessImagesRequest.ProtoReflect.Descriptor instead.
 func (*PreprocessImagesRequest) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{16}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PreprocessImagesRequest) GetStep() isPreprocessImagesRequest_Step {
@@ -1756,7 +1866,7 @@ type PatchFrame struct {
 
 func (x *PatchFrame) Reset() {
 	*x = PatchFrame{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[17]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1878,7 @@ func (x *PatchFrame) String() string {
 func (*PatchFrame) ProtoMessage() {}
 
 func (x *PatchFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[17]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1891,7 @@ func (x *PatchFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatchFrame.ProtoReflect.Descriptor instead.
 func (*PatchFrame) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{17}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PatchFrame) GetImageId() string {
@@ -1907,7 +2017,7 @@ type SourceNeeded struct {
 
 func (x *SourceNeeded) Reset() {
 	*x = SourceNeeded{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[18]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2029,7 @@ func (x *SourceNeeded) String() string {
 func (*SourceNeeded) ProtoMessage() {}
 
 func (x *SourceNeeded) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[18]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2042,7 @@ func (x *SourceNeeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceNeeded.ProtoReflect.Descriptor instead.
 func (*SourceNeeded) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{18}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{19}
 }
 
 // Credits of a stream. Within them pictures queue; a picture beyond them is refused with RESOURCE_EXHAUSTED and a retry
@@ -1949,7 +2059,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[19]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2071,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[19]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2084,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{19}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StreamSettings) GetMaxImagesInFlight() uint32 {
@@ -2013,7 +2123,7 @@ type PatchHeader struct {
 
 func (x *PatchHeader) Reset() {
 	*x = PatchHeader{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[20]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2135,7 @@ func (x *PatchHeader) String() string {
 func (*PatchHeader) ProtoMessage() {}
 
 func (x *PatchHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[20]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2148,7 @@ func (x *PatchHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatchHeader.ProtoReflect.Descriptor instead.
 func (*PatchHeader) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{20}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PatchHeader) GetPlan() *Plan {
@@ -2096,7 +2206,7 @@ type PatchChunk struct {
 
 func (x *PatchChunk) Reset() {
 	*x = PatchChunk{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[21]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2218,7 @@ func (x *PatchChunk) String() string {
 func (*PatchChunk) ProtoMessage() {}
 
 func (x *PatchChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[21]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2231,7 @@ func (x *PatchChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatchChunk.ProtoReflect.Descriptor instead.
 func (*PatchChunk) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{21}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PatchChunk) GetFirstPatch() uint32 {
@@ -2157,7 +2267,7 @@ type PatchTrailer struct {
 
 func (x *PatchTrailer) Reset() {
 	*x = PatchTrailer{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[22]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2279,7 @@ func (x *PatchTrailer) String() string {
 func (*PatchTrailer) ProtoMessage() {}
 
 func (x *PatchTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[22]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2292,7 @@ func (x *PatchTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatchTrailer.ProtoReflect.Descriptor instead.
 func (*PatchTrailer) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{22}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PatchTrailer) GetCrc32C() uint32 {
@@ -2239,7 +2349,7 @@ type ImageError struct {
 
 func (x *ImageError) Reset() {
 	*x = ImageError{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[23]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2361,7 @@ func (x *ImageError) String() string {
 func (*ImageError) ProtoMessage() {}
 
 func (x *ImageError) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[23]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2374,7 @@ func (x *ImageError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageError.ProtoReflect.Descriptor instead.
 func (*ImageError) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{23}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ImageError) GetCode() uint32 {
@@ -2317,7 +2427,7 @@ type RegisterRegionRequest struct {
 
 func (x *RegisterRegionRequest) Reset() {
 	*x = RegisterRegionRequest{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[24]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2439,7 @@ func (x *RegisterRegionRequest) String() string {
 func (*RegisterRegionRequest) ProtoMessage() {}
 
 func (x *RegisterRegionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[24]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2452,7 @@ func (x *RegisterRegionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRegionRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRegionRequest) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{24}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RegisterRegionRequest) GetFileName() string {
@@ -2380,7 +2490,7 @@ type RegisterRegionResponse struct {
 
 func (x *RegisterRegionResponse) Reset() {
 	*x = RegisterRegionResponse{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[25]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2502,7 @@ func (x *RegisterRegionResponse) String() string {
 func (*RegisterRegionResponse) ProtoMessage() {}
 
 func (x *RegisterRegionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[25]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2515,7 @@ func (x *RegisterRegionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRegionResponse.ProtoReflect.Descriptor instead.
 func (*RegisterRegionResponse) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{25}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RegisterRegionResponse) GetHandle() string {
@@ -2433,7 +2543,7 @@ type UnregisterRegionRequest struct {
 
 func (x *UnregisterRegionRequest) Reset() {
 	*x = UnregisterRegionRequest{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[26]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2555,7 @@ func (x *UnregisterRegionRequest) String() string {
 func (*UnregisterRegionRequest) ProtoMessage() {}
 
 func (x *UnregisterRegionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[26]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2568,7 @@ func (x *UnregisterRegionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnregisterRegionRequest.ProtoReflect.Descriptor instead.
 func (*UnregisterRegionRequest) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{26}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UnregisterRegionRequest) GetHandle() string {
@@ -2479,7 +2589,7 @@ type UnregisterRegionResponse struct {
 
 func (x *UnregisterRegionResponse) Reset() {
 	*x = UnregisterRegionResponse{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[27]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2601,7 @@ func (x *UnregisterRegionResponse) String() string {
 func (*UnregisterRegionResponse) ProtoMessage() {}
 
 func (x *UnregisterRegionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[27]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2614,7 @@ func (x *UnregisterRegionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnregisterRegionResponse.ProtoReflect.Descriptor instead.
 func (*UnregisterRegionResponse) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{27}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UnregisterRegionResponse) GetRemoved() bool {
@@ -2527,7 +2637,7 @@ type ListRegionsRequest struct {
 
 func (x *ListRegionsRequest) Reset() {
 	*x = ListRegionsRequest{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[28]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2649,7 @@ func (x *ListRegionsRequest) String() string {
 func (*ListRegionsRequest) ProtoMessage() {}
 
 func (x *ListRegionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[28]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2662,7 @@ func (x *ListRegionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRegionsRequest.ProtoReflect.Descriptor instead.
 func (*ListRegionsRequest) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{28}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListRegionsRequest) GetPageSize() uint32 {
@@ -2584,7 +2694,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[29]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2706,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[29]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2719,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{29}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Region) GetFileName() string {
@@ -2646,7 +2756,7 @@ type ListRegionsResponse struct {
 
 func (x *ListRegionsResponse) Reset() {
 	*x = ListRegionsResponse{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[30]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2768,7 @@ func (x *ListRegionsResponse) String() string {
 func (*ListRegionsResponse) ProtoMessage() {}
 
 func (x *ListRegionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[30]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2781,7 @@ func (x *ListRegionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRegionsResponse.ProtoReflect.Descriptor instead.
 func (*ListRegionsResponse) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{30}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListRegionsResponse) GetRegions() []*Region {
@@ -2697,7 +2807,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[31]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2819,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[31]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2832,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{31}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{32}
 }
 
 // A profile by name.
@@ -2740,7 +2850,7 @@ type NamedProfile struct {
 
 func (x *NamedProfile) Reset() {
 	*x = NamedProfile{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[32]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2862,7 @@ func (x *NamedProfile) String() string {
 func (*NamedProfile) ProtoMessage() {}
 
 func (x *NamedProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[32]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2875,7 @@ func (x *NamedProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedProfile.ProtoReflect.Descriptor instead.
 func (*NamedProfile) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{32}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NamedProfile) GetName() string {
@@ -2808,7 +2918,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[33]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +2930,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[33]
+	mi := &file_interlock_preprocess_v1_preprocess_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +2943,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{33}
+	return file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*NamedProfile {
@@ -2940,14 +3050,24 @@ const file_interlock_preprocess_v1_preprocess_proto_rawDesc = "" +
 	"\x06RawRgb\x12\x14\n" +
 	"\x05width\x18\x01 \x01(\rR\x05width\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\rR\x06height\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\">\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\xac\x01\n" +
+	"\n" +
+	"SourceHash\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x127\n" +
+	"\x04kind\x18\x02 \x01(\x0e2#.interlock.preprocess.v1.SourceKindR\x04kind\x12\x1f\n" +
+	"\vtotal_bytes\x18\x03 \x01(\x04R\n" +
+	"totalBytes\x12\x14\n" +
+	"\x05width\x18\x04 \x01(\rR\x05width\x12\x16\n" +
+	"\x06height\x18\x05 \x01(\rR\x06height\"R\n" +
 	"\fRegionTarget\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x04R\x06offset\"\xb1\x03\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\"\xec\x03\n" +
 	"\x16PreprocessImageRequest\x12\x19\n" +
 	"\bimage_id\x18\x01 \x01(\tR\aimageId\x12\x1a\n" +
 	"\aencoded\x18\x02 \x01(\fH\x00R\aencoded\x123\n" +
-	"\x03raw\x18\x03 \x01(\v2\x1f.interlock.preprocess.v1.RawRgbH\x00R\x03raw\x12B\n" +
+	"\x03raw\x18\x03 \x01(\v2\x1f.interlock.preprocess.v1.RawRgbH\x00R\x03raw\x129\n" +
+	"\x04hash\x18\b \x01(\v2#.interlock.preprocess.v1.SourceHashH\x00R\x04hash\x12B\n" +
 	"\aprofile\x18\x04 \x01(\v2(.interlock.preprocess.v1.ProfileSelectorR\aprofile\x12M\n" +
 	"\x0edecode_options\x18\x05 \x01(\v2&.interlock.preprocess.v1.DecodeOptionsR\rdecodeOptions\x126\n" +
 	"\x04plan\x18\x06 \x01(\v2\x1d.interlock.preprocess.v1.PlanH\x01R\x04plan\x88\x01\x01\x12B\n" +
@@ -3114,7 +3234,7 @@ func file_interlock_preprocess_v1_preprocess_proto_rawDescGZIP() []byte {
 }
 
 var file_interlock_preprocess_v1_preprocess_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_interlock_preprocess_v1_preprocess_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_interlock_preprocess_v1_preprocess_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_interlock_preprocess_v1_preprocess_proto_goTypes = []any{
 	(TokenType)(0),                   // 0: interlock.preprocess.v1.TokenType
 	(ExifOrientation)(0),             // 1: interlock.preprocess.v1.ExifOrientation
@@ -3132,31 +3252,32 @@ var file_interlock_preprocess_v1_preprocess_proto_goTypes = []any{
 	(*PlanResult)(nil),               // 13: interlock.preprocess.v1.PlanResult
 	(*PlanImagesResponse)(nil),       // 14: interlock.preprocess.v1.PlanImagesResponse
 	(*RawRgb)(nil),                   // 15: interlock.preprocess.v1.RawRgb
-	(*RegionTarget)(nil),             // 16: interlock.preprocess.v1.RegionTarget
-	(*PreprocessImageRequest)(nil),   // 17: interlock.preprocess.v1.PreprocessImageRequest
-	(*ImageBegin)(nil),               // 18: interlock.preprocess.v1.ImageBegin
-	(*ImageData)(nil),                // 19: interlock.preprocess.v1.ImageData
-	(*ImageEnd)(nil),                 // 20: interlock.preprocess.v1.ImageEnd
-	(*ImageCancel)(nil),              // 21: interlock.preprocess.v1.ImageCancel
-	(*PreprocessImagesRequest)(nil),  // 22: interlock.preprocess.v1.PreprocessImagesRequest
-	(*PatchFrame)(nil),               // 23: interlock.preprocess.v1.PatchFrame
-	(*SourceNeeded)(nil),             // 24: interlock.preprocess.v1.SourceNeeded
-	(*StreamSettings)(nil),           // 25: interlock.preprocess.v1.StreamSettings
-	(*PatchHeader)(nil),              // 26: interlock.preprocess.v1.PatchHeader
-	(*PatchChunk)(nil),               // 27: interlock.preprocess.v1.PatchChunk
-	(*PatchTrailer)(nil),             // 28: interlock.preprocess.v1.PatchTrailer
-	(*ImageError)(nil),               // 29: interlock.preprocess.v1.ImageError
-	(*RegisterRegionRequest)(nil),    // 30: interlock.preprocess.v1.RegisterRegionRequest
-	(*RegisterRegionResponse)(nil),   // 31: interlock.preprocess.v1.RegisterRegionResponse
-	(*UnregisterRegionRequest)(nil),  // 32: interlock.preprocess.v1.UnregisterRegionRequest
-	(*UnregisterRegionResponse)(nil), // 33: interlock.preprocess.v1.UnregisterRegionResponse
-	(*ListRegionsRequest)(nil),       // 34: interlock.preprocess.v1.ListRegionsRequest
-	(*Region)(nil),                   // 35: interlock.preprocess.v1.Region
-	(*ListRegionsResponse)(nil),      // 36: interlock.preprocess.v1.ListRegionsResponse
-	(*ListProfilesRequest)(nil),      // 37: interlock.preprocess.v1.ListProfilesRequest
-	(*NamedProfile)(nil),             // 38: interlock.preprocess.v1.NamedProfile
-	(*ListProfilesResponse)(nil),     // 39: interlock.preprocess.v1.ListProfilesResponse
-	(*durationpb.Duration)(nil),      // 40: google.protobuf.Duration
+	(*SourceHash)(nil),               // 16: interlock.preprocess.v1.SourceHash
+	(*RegionTarget)(nil),             // 17: interlock.preprocess.v1.RegionTarget
+	(*PreprocessImageRequest)(nil),   // 18: interlock.preprocess.v1.PreprocessImageRequest
+	(*ImageBegin)(nil),               // 19: interlock.preprocess.v1.ImageBegin
+	(*ImageData)(nil),                // 20: interlock.preprocess.v1.ImageData
+	(*ImageEnd)(nil),                 // 21: interlock.preprocess.v1.ImageEnd
+	(*ImageCancel)(nil),              // 22: interlock.preprocess.v1.ImageCancel
+	(*PreprocessImagesRequest)(nil),  // 23: interlock.preprocess.v1.PreprocessImagesRequest
+	(*PatchFrame)(nil),               // 24: interlock.preprocess.v1.PatchFrame
+	(*SourceNeeded)(nil),             // 25: interlock.preprocess.v1.SourceNeeded
+	(*StreamSettings)(nil),           // 26: interlock.preprocess.v1.StreamSettings
+	(*PatchHeader)(nil),              // 27: interlock.preprocess.v1.PatchHeader
+	(*PatchChunk)(nil),               // 28: interlock.preprocess.v1.PatchChunk
+	(*PatchTrailer)(nil),             // 29: interlock.preprocess.v1.PatchTrailer
+	(*ImageError)(nil),               // 30: interlock.preprocess.v1.ImageError
+	(*RegisterRegionRequest)(nil),    // 31: interlock.preprocess.v1.RegisterRegionRequest
+	(*RegisterRegionResponse)(nil),   // 32: interlock.preprocess.v1.RegisterRegionResponse
+	(*UnregisterRegionRequest)(nil),  // 33: interlock.preprocess.v1.UnregisterRegionRequest
+	(*UnregisterRegionResponse)(nil), // 34: interlock.preprocess.v1.UnregisterRegionResponse
+	(*ListRegionsRequest)(nil),       // 35: interlock.preprocess.v1.ListRegionsRequest
+	(*Region)(nil),                   // 36: interlock.preprocess.v1.Region
+	(*ListRegionsResponse)(nil),      // 37: interlock.preprocess.v1.ListRegionsResponse
+	(*ListProfilesRequest)(nil),      // 38: interlock.preprocess.v1.ListProfilesRequest
+	(*NamedProfile)(nil),             // 39: interlock.preprocess.v1.NamedProfile
+	(*ListProfilesResponse)(nil),     // 40: interlock.preprocess.v1.ListProfilesResponse
+	(*durationpb.Duration)(nil),      // 41: google.protobuf.Duration
 }
 var file_interlock_preprocess_v1_preprocess_proto_depIdxs = []int32{
 	6,  // 0: interlock.preprocess.v1.ProfileSelector.inline:type_name -> interlock.preprocess.v1.VisionProfile
@@ -3167,47 +3288,49 @@ var file_interlock_preprocess_v1_preprocess_proto_depIdxs = []int32{
 	7,  // 5: interlock.preprocess.v1.PlanImagesRequest.profile:type_name -> interlock.preprocess.v1.ProfileSelector
 	8,  // 6: interlock.preprocess.v1.PlanImagesRequest.sizes:type_name -> interlock.preprocess.v1.ImageSize
 	9,  // 7: interlock.preprocess.v1.PlanResult.plan:type_name -> interlock.preprocess.v1.Plan
-	29, // 8: interlock.preprocess.v1.PlanResult.error:type_name -> interlock.preprocess.v1.ImageError
+	30, // 8: interlock.preprocess.v1.PlanResult.error:type_name -> interlock.preprocess.v1.ImageError
 	13, // 9: interlock.preprocess.v1.PlanImagesResponse.results:type_name -> interlock.preprocess.v1.PlanResult
-	15, // 10: interlock.preprocess.v1.PreprocessImageRequest.raw:type_name -> interlock.preprocess.v1.RawRgb
-	7,  // 11: interlock.preprocess.v1.PreprocessImageRequest.profile:type_name -> interlock.preprocess.v1.ProfileSelector
-	11, // 12: interlock.preprocess.v1.PreprocessImageRequest.decode_options:type_name -> interlock.preprocess.v1.DecodeOptions
-	9,  // 13: interlock.preprocess.v1.PreprocessImageRequest.plan:type_name -> interlock.preprocess.v1.Plan
-	16, // 14: interlock.preprocess.v1.PreprocessImageRequest.region:type_name -> interlock.preprocess.v1.RegionTarget
-	4,  // 15: interlock.preprocess.v1.ImageBegin.kind:type_name -> interlock.preprocess.v1.SourceKind
-	7,  // 16: interlock.preprocess.v1.ImageBegin.profile:type_name -> interlock.preprocess.v1.ProfileSelector
-	11, // 17: interlock.preprocess.v1.ImageBegin.decode_options:type_name -> interlock.preprocess.v1.DecodeOptions
-	9,  // 18: interlock.preprocess.v1.ImageBegin.plan:type_name -> interlock.preprocess.v1.Plan
-	16, // 19: interlock.preprocess.v1.ImageBegin.region:type_name -> interlock.preprocess.v1.RegionTarget
-	40, // 20: interlock.preprocess.v1.ImageBegin.timeout:type_name -> google.protobuf.Duration
-	18, // 21: interlock.preprocess.v1.PreprocessImagesRequest.begin:type_name -> interlock.preprocess.v1.ImageBegin
-	19, // 22: interlock.preprocess.v1.PreprocessImagesRequest.data:type_name -> interlock.preprocess.v1.ImageData
-	20, // 23: interlock.preprocess.v1.PreprocessImagesRequest.end:type_name -> interlock.preprocess.v1.ImageEnd
-	21, // 24: interlock.preprocess.v1.PreprocessImagesRequest.cancel:type_name -> interlock.preprocess.v1.ImageCancel
-	25, // 25: interlock.preprocess.v1.PatchFrame.settings:type_name -> interlock.preprocess.v1.StreamSettings
-	26, // 26: interlock.preprocess.v1.PatchFrame.header:type_name -> interlock.preprocess.v1.PatchHeader
-	27, // 27: interlock.preprocess.v1.PatchFrame.chunk:type_name -> interlock.preprocess.v1.PatchChunk
-	28, // 28: interlock.preprocess.v1.PatchFrame.trailer:type_name -> interlock.preprocess.v1.PatchTrailer
-	29, // 29: interlock.preprocess.v1.PatchFrame.error:type_name -> interlock.preprocess.v1.ImageError
-	24, // 30: interlock.preprocess.v1.PatchFrame.source_needed:type_name -> interlock.preprocess.v1.SourceNeeded
-	9,  // 31: interlock.preprocess.v1.PatchHeader.plan:type_name -> interlock.preprocess.v1.Plan
-	5,  // 32: interlock.preprocess.v1.PatchHeader.dtype:type_name -> interlock.preprocess.v1.PatchDtype
-	8,  // 33: interlock.preprocess.v1.PatchHeader.source_size:type_name -> interlock.preprocess.v1.ImageSize
-	40, // 34: interlock.preprocess.v1.PatchTrailer.queue_time:type_name -> google.protobuf.Duration
-	40, // 35: interlock.preprocess.v1.PatchTrailer.decode_time:type_name -> google.protobuf.Duration
-	40, // 36: interlock.preprocess.v1.PatchTrailer.kernel_time:type_name -> google.protobuf.Duration
-	40, // 37: interlock.preprocess.v1.ImageError.retry_delay:type_name -> google.protobuf.Duration
-	40, // 38: interlock.preprocess.v1.RegisterRegionRequest.ttl:type_name -> google.protobuf.Duration
-	40, // 39: interlock.preprocess.v1.RegisterRegionResponse.ttl:type_name -> google.protobuf.Duration
-	40, // 40: interlock.preprocess.v1.Region.ttl:type_name -> google.protobuf.Duration
-	35, // 41: interlock.preprocess.v1.ListRegionsResponse.regions:type_name -> interlock.preprocess.v1.Region
-	6,  // 42: interlock.preprocess.v1.NamedProfile.profile:type_name -> interlock.preprocess.v1.VisionProfile
-	38, // 43: interlock.preprocess.v1.ListProfilesResponse.profiles:type_name -> interlock.preprocess.v1.NamedProfile
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	4,  // 10: interlock.preprocess.v1.SourceHash.kind:type_name -> interlock.preprocess.v1.SourceKind
+	15, // 11: interlock.preprocess.v1.PreprocessImageRequest.raw:type_name -> interlock.preprocess.v1.RawRgb
+	16, // 12: interlock.preprocess.v1.PreprocessImageRequest.hash:type_name -> interlock.preprocess.v1.SourceHash
+	7,  // 13: interlock.preprocess.v1.PreprocessImageRequest.profile:type_name -> interlock.preprocess.v1.ProfileSelector
+	11, // 14: interlock.preprocess.v1.PreprocessImageRequest.decode_options:type_name -> interlock.preprocess.v1.DecodeOptions
+	9,  // 15: interlock.preprocess.v1.PreprocessImageRequest.plan:type_name -> interlock.preprocess.v1.Plan
+	17, // 16: interlock.preprocess.v1.PreprocessImageRequest.region:type_name -> interlock.preprocess.v1.RegionTarget
+	4,  // 17: interlock.preprocess.v1.ImageBegin.kind:type_name -> interlock.preprocess.v1.SourceKind
+	7,  // 18: interlock.preprocess.v1.ImageBegin.profile:type_name -> interlock.preprocess.v1.ProfileSelector
+	11, // 19: interlock.preprocess.v1.ImageBegin.decode_options:type_name -> interlock.preprocess.v1.DecodeOptions
+	9,  // 20: interlock.preprocess.v1.ImageBegin.plan:type_name -> interlock.preprocess.v1.Plan
+	17, // 21: interlock.preprocess.v1.ImageBegin.region:type_name -> interlock.preprocess.v1.RegionTarget
+	41, // 22: interlock.preprocess.v1.ImageBegin.timeout:type_name -> google.protobuf.Duration
+	19, // 23: interlock.preprocess.v1.PreprocessImagesRequest.begin:type_name -> interlock.preprocess.v1.ImageBegin
+	20, // 24: interlock.preprocess.v1.PreprocessImagesRequest.data:type_name -> interlock.preprocess.v1.ImageData
+	21, // 25: interlock.preprocess.v1.PreprocessImagesRequest.end:type_name -> interlock.preprocess.v1.ImageEnd
+	22, // 26: interlock.preprocess.v1.PreprocessImagesRequest.cancel:type_name -> interlock.preprocess.v1.ImageCancel
+	26, // 27: interlock.preprocess.v1.PatchFrame.settings:type_name -> interlock.preprocess.v1.StreamSettings
+	27, // 28: interlock.preprocess.v1.PatchFrame.header:type_name -> interlock.preprocess.v1.PatchHeader
+	28, // 29: interlock.preprocess.v1.PatchFrame.chunk:type_name -> interlock.preprocess.v1.PatchChunk
+	29, // 30: interlock.preprocess.v1.PatchFrame.trailer:type_name -> interlock.preprocess.v1.PatchTrailer
+	30, // 31: interlock.preprocess.v1.PatchFrame.error:type_name -> interlock.preprocess.v1.ImageError
+	25, // 32: interlock.preprocess.v1.PatchFrame.source_needed:type_name -> interlock.preprocess.v1.SourceNeeded
+	9,  // 33: interlock.preprocess.v1.PatchHeader.plan:type_name -> interlock.preprocess.v1.Plan
+	5,  // 34: interlock.preprocess.v1.PatchHeader.dtype:type_name -> interlock.preprocess.v1.PatchDtype
+	8,  // 35: interlock.preprocess.v1.PatchHeader.source_size:type_name -> interlock.preprocess.v1.ImageSize
+	41, // 36: interlock.preprocess.v1.PatchTrailer.queue_time:type_name -> google.protobuf.Duration
+	41, // 37: interlock.preprocess.v1.PatchTrailer.decode_time:type_name -> google.protobuf.Duration
+	41, // 38: interlock.preprocess.v1.PatchTrailer.kernel_time:type_name -> google.protobuf.Duration
+	41, // 39: interlock.preprocess.v1.ImageError.retry_delay:type_name -> google.protobuf.Duration
+	41, // 40: interlock.preprocess.v1.RegisterRegionRequest.ttl:type_name -> google.protobuf.Duration
+	41, // 41: interlock.preprocess.v1.RegisterRegionResponse.ttl:type_name -> google.protobuf.Duration
+	41, // 42: interlock.preprocess.v1.Region.ttl:type_name -> google.protobuf.Duration
+	36, // 43: interlock.preprocess.v1.ListRegionsResponse.regions:type_name -> interlock.preprocess.v1.Region
+	6,  // 44: interlock.preprocess.v1.NamedProfile.profile:type_name -> interlock.preprocess.v1.VisionProfile
+	39, // 45: interlock.preprocess.v1.ListProfilesResponse.profiles:type_name -> interlock.preprocess.v1.NamedProfile
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_interlock_preprocess_v1_preprocess_proto_init() }
@@ -3225,18 +3348,19 @@ func file_interlock_preprocess_v1_preprocess_proto_init() {
 		(*PlanResult_Plan)(nil),
 		(*PlanResult_Error)(nil),
 	}
-	file_interlock_preprocess_v1_preprocess_proto_msgTypes[11].OneofWrappers = []any{
+	file_interlock_preprocess_v1_preprocess_proto_msgTypes[12].OneofWrappers = []any{
 		(*PreprocessImageRequest_Encoded)(nil),
 		(*PreprocessImageRequest_Raw)(nil),
+		(*PreprocessImageRequest_Hash)(nil),
 	}
-	file_interlock_preprocess_v1_preprocess_proto_msgTypes[12].OneofWrappers = []any{}
-	file_interlock_preprocess_v1_preprocess_proto_msgTypes[16].OneofWrappers = []any{
+	file_interlock_preprocess_v1_preprocess_proto_msgTypes[13].OneofWrappers = []any{}
+	file_interlock_preprocess_v1_preprocess_proto_msgTypes[17].OneofWrappers = []any{
 		(*PreprocessImagesRequest_Begin)(nil),
 		(*PreprocessImagesRequest_Data)(nil),
 		(*PreprocessImagesRequest_End)(nil),
 		(*PreprocessImagesRequest_Cancel)(nil),
 	}
-	file_interlock_preprocess_v1_preprocess_proto_msgTypes[17].OneofWrappers = []any{
+	file_interlock_preprocess_v1_preprocess_proto_msgTypes[18].OneofWrappers = []any{
 		(*PatchFrame_Settings)(nil),
 		(*PatchFrame_Header)(nil),
 		(*PatchFrame_Chunk)(nil),
@@ -3244,15 +3368,15 @@ func file_interlock_preprocess_v1_preprocess_proto_init() {
 		(*PatchFrame_Error)(nil),
 		(*PatchFrame_SourceNeeded)(nil),
 	}
-	file_interlock_preprocess_v1_preprocess_proto_msgTypes[23].OneofWrappers = []any{}
 	file_interlock_preprocess_v1_preprocess_proto_msgTypes[24].OneofWrappers = []any{}
+	file_interlock_preprocess_v1_preprocess_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_interlock_preprocess_v1_preprocess_proto_rawDesc), len(file_interlock_preprocess_v1_preprocess_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -277,6 +277,35 @@ impl ::prost::Name for RawRgb {
         "type.googleapis.com/interlock.preprocess.v1.RawRgb".into()
     }
 }
+/// A picture that is named instead of sent, in case the server has it in its cache.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SourceHash {
+    /// SHA-256 of the source: 32 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub sha256: ::prost::alloc::vec::Vec<u8>,
+    /// What the source is.
+    #[prost(enumeration = "SourceKind", tag = "2")]
+    pub kind: i32,
+    /// Bytes of the source.
+    #[prost(uint64, tag = "3")]
+    pub total_bytes: u64,
+    /// Pixels a row; only for raw pixels, else 0.
+    #[prost(uint32, tag = "4")]
+    pub width: u32,
+    /// Rows; only for raw pixels, else 0.
+    #[prost(uint32, tag = "5")]
+    pub height: u32,
+}
+impl ::prost::Name for SourceHash {
+    const NAME: &'static str = "SourceHash";
+    const PACKAGE: &'static str = "interlock.preprocess.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "interlock.preprocess.v1.SourceHash".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "type.googleapis.com/interlock.preprocess.v1.SourceHash".into()
+    }
+}
 /// Where in registered shared memory to put patches, instead of into chunks.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegionTarget {
@@ -286,6 +315,10 @@ pub struct RegionTarget {
     /// Byte of the region at which the patch buffer begins; even.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
+    /// Bytes from there that are the patch buffer's at the most: a picture with more fails rather than write into what
+    /// belongs to another. 0: up to the end of the region.
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
 }
 impl ::prost::Name for RegionTarget {
     const NAME: &'static str = "RegionTarget";
@@ -316,7 +349,7 @@ pub struct PreprocessImageRequest {
     #[prost(message, optional, tag = "7")]
     pub region: ::core::option::Option<RegionTarget>,
     /// Exactly one is set.
-    #[prost(oneof = "preprocess_image_request::Source", tags = "2, 3")]
+    #[prost(oneof = "preprocess_image_request::Source", tags = "2, 3, 8")]
     pub source: ::core::option::Option<preprocess_image_request::Source>,
 }
 /// Nested message and enum types in `PreprocessImageRequest`.
@@ -330,6 +363,10 @@ pub mod preprocess_image_request {
         /// Raw pixels, at most 16 MiB.
         #[prost(message, tag = "3")]
         Raw(super::RawRgb),
+        /// Only the name of a picture. Answered if it is in the cache, and the same caller's token could have cached it; else
+        /// the call fails with SOURCE_NEEDED.
+        #[prost(message, tag = "8")]
+        Hash(super::SourceHash),
     }
 }
 impl ::prost::Name for PreprocessImageRequest {
