@@ -79,10 +79,13 @@ def main(service: str) -> None:
                 sys.exit(f"it did not start: {process.stderr.read()}")
             print(f"  ready after {time.monotonic() - begun:.1f} s")
             address = json.loads(line)["address"]
-            check_health(int(address.rpartition(":")[2]))
-            use(service, address)
-            process.send_signal(signal.SIGTERM)
-            logs = process.stderr.read()
+            try:
+                check_health(int(address.rpartition(":")[2]))
+                use(service, address)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                logs = process.stderr.read()
+                print(logs, end="", file=sys.stderr)
             code = process.wait(60)
         if code != 0:
             sys.exit(f"it ended with exit code {code}: {logs}")

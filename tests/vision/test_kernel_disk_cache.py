@@ -77,11 +77,14 @@ def test_on_a_read_only_file_system_the_code_that_is_there_is_used_from_a_copy(c
     folder = used()
     (folder / "simd_1234").mkdir()
     (folder / "simd_1234" / "strips.nbi").write_bytes(b"machine code")
+    (folder / "simd_1234").chmod(0o555)
     read_only.append(chosen)
     with caplog.at_level(logging.INFO), disk_cache.kept_on_disk():
         copy = Path(numba.config.CACHE_DIR)
         assert copy != folder
         assert (copy / "simd_1234" / "strips.nbi").read_bytes() == b"machine code"
+        # numba writes to it, whoever runs this, although nobody may write to the image.
+        assert [path.stat().st_mode & 0o777 for path in (copy, copy / "simd_1234")] == [0o700, 0o700]
     assert not copy.exists()
     assert [record.getMessage() for record in caplog.records] == [
         f"compiled kernels are used from a copy of {folder}, which cannot be written to: Read-only file system"

@@ -78,7 +78,9 @@ def _instead_of(folder: Path, name: str, fault: str, stack: ExitStack) -> Path:
     global _kept_in
     if folder.is_dir() and any(folder.iterdir()):
         copy = Path(stack.enter_context(_temporary_folder()), name)
-        shutil.copytree(folder, copy)
+        shutil.copytree(folder, copy, copy_function=shutil.copyfile)
+        for copied in (copy, *copy.rglob("*/")):  # whose modes were copied too, and an image has nothing to write to
+            copied.chmod(0o700)
         _log.info("compiled kernels are used from a copy of %s, which cannot be written to: %s", folder, fault)
         return copy
     of_user = _folder_of_user(name)
