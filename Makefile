@@ -72,9 +72,10 @@ fuzz: setup  ## Damaged pictures and spoilt requests through the real service, f
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
-bench: setup  ## Measure the kernels and the Bootstrap service, in short.
-	$(BIN)/python -m benchmarks.kernel --quick
-	$(BIN)/python -m benchmarks.topology --quick
+bench: setup  ## Measure everything beside the peers, and draw docs/figures; a quiet machine, some 20 minutes.
+	[ -d build/peers/sglang ] || $(BIN)/pip install --quiet --no-deps --target build/peers sglang==0.5.23
+	$(BIN)/interlock bench --peers build/peers --output build/bench
+	$(BIN)/python -m benchmarks.figures build/bench docs/figures
 
 .venv-pins/installed: Makefile
 	$(PYTHON) -m venv .venv-pins
