@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -122,8 +123,12 @@ def _strips(plan: Plan, source_pixels: int, threads: int) -> list[Strip]:
     canvas_pixels = plan.canvas_width * plan.canvas_height
     count = -(-max(canvas_pixels * 6 * _STRIP_PIXELS, source_pixels * _STRIP_BYTES) // (_STRIP_BYTES * _STRIP_PIXELS))
     threads = max(1, min(threads, (source_pixels + canvas_pixels) // _SHARED_PIXELS))
-    if threads > 1:
-        count = threads * min(max(1, count // threads), _STRIPS_A_THREAD)
-    rows = plan.grid_height
-    count = min(count, rows)
-    return [(rows * n // count, rows * (n + 1) // count) for n in range(count)]
+    if threads == 1:
+        shares = [1] * count
+    elif count >= 2 * threads:
+        shares = [1] * (threads * min(count // threads, _STRIPS_A_THREAD))
+    else:
+        # Helpers begin later than this thread, and whoever is done first takes the short one: so none waits long.
+        shares = [9, *[7] * (threads - 1), 4]
+    ends = [plan.grid_height * done // sum(shares) for done in accumulate(shares)]
+    return [(first, last) for first, last in pairwise([0, *ends]) if first < last]
