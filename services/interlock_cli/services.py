@@ -67,7 +67,7 @@ def calling() -> Iterator[None]:
         CommandError: The service refused, or did not answer.
         click.UsageError: What was to be sent cannot be.
     """
-    from interlock.client import DeadlineError, InterlockError, RefusedError, UnreachableError
+    from interlock.client import CredentialsError, DeadlineError, InterlockError, RefusedError, UnreachableError
 
     try:
         yield
@@ -75,6 +75,8 @@ def calling() -> Iterator[None]:
         raise refused(error) from None
     except (UnreachableError, DeadlineError) as error:
         raise CommandError(str(error), exit_code=ExitCode.UNREACHABLE) from None
+    except CredentialsError as error:  # the command line or the environment named them
+        raise click.UsageError(str(error)) from None
     except InterlockError as error:
         raise CommandError(str(error)) from None
     except UnicodeEncodeError:

@@ -97,7 +97,7 @@ class Replica(ServerProcess):
     ) -> None:
         self.host, self.port = host, port or free_ports(1)[0]
         self.address = f"{host}:{self.port}"
-        where = ["--host", host, "--port", str(self.port)]
+        where = ["--host", host, "--insecure", "--port", str(self.port)]
         super().__init__(name, [*INTERLOCK, "serve", "bootstrap", *where, "--json", *options], folder, **more)
 
     async def serve(self) -> None:

@@ -141,7 +141,7 @@ def test_a_file_is_read(tmp_path):
         ("[rooms]\n", "unknown table [rooms]; known are depot, server"),
         ("depot = 1\n", "expected a table [depot], got depot = 1"),
         ("[depot]\nmax_group = 1\n", "[depot] has no setting 'max_group'; did you mean 'max_groups'?"),
-        ("[server]\ntls = 1\n", "[server] has no setting 'tls'; known are host, port, max_concurrent_rpcs, "),
+        ("[server]\ntls = 1\n", "[server] has no setting 'tls'; known are host, port, "),
         ('[depot]\nmax_groups = "5"\n', "[depot] max_groups: expected an integer, at least 1, got '5'"),
         ("[depot]\nmax_groups = true\n", "[depot] max_groups: expected an integer, at least 1, got True"),
         ("[depot]\nmax_groups = 1.0\n", "[depot] max_groups: expected an integer, at least 1, got 1.0"),

@@ -174,8 +174,7 @@ class EtcdStore:
         granted = await self._leases.grant_all({key: after.leases[key] for key in difference.leased})
         request.success.extend(commit_operations(self._keys, before, after, difference, granted, commit_id))
         committed = await self._settled(request, after.group, commit_id)
-        if committed:
-            self._leases.revoke(ending)
+        self._leases.revoke(ending if committed else granted.values())
         return committed
 
     def _if_unchanged(self, copy: GroupCopy, operations: Sequence[rpc.RequestOp]) -> rpc.TxnRequest:

@@ -49,7 +49,7 @@ def within_bounds(length: int, new_length: int) -> bool:
     return most_pairs <= _MOST_PAIRS and most_pairs * new_length <= LARGEST_AXIS
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def axis(length: int, new_length: int) -> Axis:
     """The axis that resizes `length` pixels to `new_length`. Where both are equal it copies, as Pillow skips the pass.
 

@@ -94,7 +94,7 @@ class _Picture(NamedTuple):
     down: Axis
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)  # of the largest pictures these are 4 MiB each, and no budget counts them
 def _prepared(width: int, height: int, plan: Plan, patch: int, by_arithmetic: bool) -> _Picture | None:
     """What the compiled passes know of a picture; None: too extreme for them."""
     if not (within_bounds(width, plan.resize_width) and within_bounds(height, plan.resize_height)):
