@@ -2,12 +2,13 @@
 
 import asyncio
 
+from interlock.serving.access import current_caller
 from interlock.serving.calls import Context
 
 
 def caller_scope(context: Context) -> str:
-    """Whose pictures and regions a caller's are: one scope for all, as long as there are no tokens to tell them by."""
-    return ""
+    """Whose pictures and regions a caller's are: those of its credential's id; of everyone where none are asked for."""
+    return current_caller().id
 
 
 def call_deadline(context: Context) -> float | None:
