@@ -42,6 +42,9 @@ SEED ?= $(shell date +%s)
 faults: setup  ## Prove it for longer: histories while servers are killed, stopped and cut off (SECONDS=, SEED=).
 	PYTHONPATH=tests $(BIN)/python -m faults --seconds $(SECONDS) --seed $(SEED)
 
+kernel-cases: setup  ## Compare the kernels in 20,000 random cases, twice; CI takes 2,000.
+	INTERLOCK_KERNEL_CASES=20000 $(BIN)/pytest tests/vision/test_kernels.py -k random_cases
+
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
@@ -49,4 +52,4 @@ bench: setup  ## Measure the kernels and the Bootstrap service, in short.
 	$(BIN)/python -m benchmarks.kernel --quick
 	$(BIN)/python -m benchmarks.topology --quick
 
-.PHONY: help setup stubs lint test faults demo bench
+.PHONY: help setup stubs lint test faults kernel-cases demo bench
