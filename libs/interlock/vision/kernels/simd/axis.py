@@ -49,7 +49,7 @@ def within_bounds(length: int, new_length: int) -> bool:
 
 
 def axis(length: int, new_length: int) -> Axis:
-    """The axis that resizes `length` pixels to `new_length`; where they are equal it copies, as Pillow skips the pass."""
+    """The axis that resizes `length` pixels to `new_length`. If they are equal it copies, for Pillow skips the pass."""
     firsts, counts = np.arange(new_length), np.ones(new_length, np.int64)
     weights = np.full((new_length, 1), 1 << FRACTION_BITS, np.int32)
     if length != new_length:
