@@ -69,6 +69,9 @@ FROM ?= 0
 fuzz: setup  ## Damaged pictures and spoilt requests through the real service, for longer (PICTURES=, FROM=).
 	INTERLOCK_FUZZ_COUNT=$(PICTURES) INTERLOCK_FUZZ_FROM=$(FROM) $(BIN)/pytest tests/preprocess/fuzz
 
+kernel-cases: setup  ## Compare the kernels in 20,000 random cases, twice; CI takes 2,000.
+	INTERLOCK_KERNEL_CASES=20000 $(BIN)/pytest tests/vision/test_kernels.py -k random_cases
+
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
@@ -93,4 +96,4 @@ pins: .venv-pins/installed  ## Choose anew which versions of all packages the im
 images:  ## Prove the images' steps without an engine: install, and serve from a read-only root (as root).
 	scripts/check_image_steps.sh
 
-.PHONY: help setup stubs vectors lint tools test packages release version faults fuzz demo bench pins images
+.PHONY: help setup stubs vectors lint tools test packages release version faults fuzz kernel-cases demo bench pins images
