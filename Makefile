@@ -64,8 +64,10 @@ fuzz: setup  ## Damaged pictures and spoilt requests through the real service, f
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
-bench: setup  ## Measure the kernels and the Bootstrap service, in short.
-	$(BIN)/python -m benchmarks.kernel --quick
-	$(BIN)/python -m benchmarks.topology --quick
+PEERS ?= $(wildcard build/peers)
+
+bench: setup  ## Measure all anew and draw docs/figures.md (PEERS=folder: beside the peers; QUICK=1: in short).
+	$(BIN)/interlock bench $(if $(PEERS),--peers $(PEERS)) $(if $(QUICK),--quick) --output build/bench
+	$(BIN)/python -m benchmarks.plots build/bench docs/figures.md
 
 .PHONY: help setup stubs vectors lint test packages release version faults fuzz demo bench
