@@ -111,14 +111,20 @@ class Output:
 
     # What the work on it uses
 
-    def advance(self, cut: Cut, buffer: NDArray[np.uint8], rows_done: int) -> None:
-        """So many rows of the patches in `buffer` are final."""
-        self.cut, self._buffer, self.rows_done = cut, buffer, rows_done
+    def begin(self, cut: Cut, buffer: NDArray[np.uint8]) -> None:
+        """It is known how the picture is cut, and its patches go into `buffer`."""
+        self.cut, self._buffer = cut, buffer
+        self.wake()
+
+    def advance(self, rows_done: int) -> None:
+        """So many rows of patches are final."""
+        self.rows_done = rows_done
         self.wake()
 
     def finish(self, making: Making) -> None:
         """All patches are there."""
-        self.making = making
+        assert self.cut is not None
+        self.making, self.rows_done = making, self.cut.plan.grid_height
         self.wake()
 
     def fail(self, error: VisionError) -> None:

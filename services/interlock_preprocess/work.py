@@ -250,6 +250,7 @@ class Work:
         buffer = patches.reshape(-1).view(np.uint8)
         row_bytes = plan.grid_width * request.patch_bytes
         cut = Cut(plan, picture.width, picture.height, picture.format)
+        self._loop.call_soon_threadsafe(output.begin, cut, buffer)
         crc32c, summed, told = 0, 0, 0
 
         def checkpoint(rows_done: int) -> None:
@@ -260,10 +261,9 @@ class Work:
             done = rows_done * row_bytes
             crc32c = google_crc32c.extend(crc32c, buffer[summed:done])
             summed = done
-            # Waking the event loop is worth it only for a piece that can be sent.
-            if done // MIB > told or rows_done == plan.grid_height:
+            if done // MIB > told:  # waking the event loop is worth it only for a piece that can be sent
                 told = done // MIB
-                self._loop.call_soon_threadsafe(output.advance, cut, buffer, rows_done)
+                self._loop.call_soon_threadsafe(output.advance, rows_done)
 
         def rows_ready(rows: int) -> None:
             """Called before rows are read: waits for their decoding, which is what of its time is not the kernel's."""
