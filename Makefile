@@ -61,6 +61,9 @@ FROM ?= 0
 fuzz: setup  ## Damaged pictures and spoilt requests through the real service, for longer (PICTURES=, FROM=).
 	INTERLOCK_FUZZ_COUNT=$(PICTURES) INTERLOCK_FUZZ_FROM=$(FROM) $(BIN)/pytest tests/preprocess/fuzz
 
+kernel-cases: setup  ## Compare the kernels in 20,000 random cases, twice; CI takes 2,000.
+	INTERLOCK_KERNEL_CASES=20000 $(BIN)/pytest tests/vision/test_kernels.py -k random_cases
+
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
@@ -70,4 +73,4 @@ bench: setup  ## Measure all anew and draw docs/figures.md (PEERS=folder: beside
 	$(BIN)/interlock bench $(if $(PEERS),--peers $(PEERS)) $(if $(QUICK),--quick) --output build/bench
 	$(BIN)/python -m benchmarks.plots build/bench docs/figures.md
 
-.PHONY: help setup stubs vectors lint test packages release version faults fuzz demo bench
+.PHONY: help setup stubs vectors lint test packages release version faults fuzz kernel-cases demo bench

@@ -154,7 +154,8 @@ def widen_rows(
     for block in range(layout.blocks):
         to = block * 3 * plane + position * BLOCK
         block_left = block * step - layout.left  # in columns of the resized picture
-        left, right = max(block_left, 0), min(block_left + BLOCK, layout.resize_width)
+        # Of a block that makes a patch of 14, the last two columns are nobody's.
+        left, right = max(block_left, 0), min(block_left + step, layout.resize_width)
         if left >= right:
             for channel in range(3):
                 for n in range(ROWS * BLOCK):
@@ -175,7 +176,7 @@ def widen_rows(
             _spread_pixels(source, here, pitch, tile, (filled - first) * PAIR_BYTES)
             filled += PAIRS_AT_ONCE
 
-        if right - left < BLOCK:
+        if right - left < step:
             # The weights of padding come to 1 (`axis.py`), so the vertical pass leaves it what it is.
             for n in range(BLOCK * 3 * ROWS):
                 columns[n] = PADDING_VALUE

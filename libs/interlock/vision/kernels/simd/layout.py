@@ -135,14 +135,13 @@ WORKSPACE = types.NamedTuple([types.uint8[::1]] * 4 + [types.int64[::1]], Worksp
 """numba's type of it."""
 
 LARGEST_WORKSPACE = 32 << 20
-"""Bytes. A photo of 100 megapixels needs 1 MiB; more than this only pictures that are all but one column."""
+"""Bytes. A photo of 100 megapixels needs 1.4 MB; more than this only pictures that are all but one column."""
 
 _LARGEST_SPARE = 4 << 20
 """Bytes of the largest workspace that is kept for the next picture."""
 
 _spare: deque[NDArray[np.uint8]] = deque(maxlen=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4)
 """Workspaces kept between pictures: fresh memory costs a page fault every 4 KiB."""
-
 
 _LINE = 64
 """Bytes of a cache line, at which each part of a workspace begins."""
