@@ -47,7 +47,7 @@ def test_2000_mutated_files_of_formats_with_a_decoder_of_their_own_are_taken_or_
     for number in range(2_000):
         data = mutated_picture(number, (".jpg", ".png", ".ppm", ".pgm", ".pbm"))
         try:
-            probe(data, MAX_PIXELS)
+            probe(data, MAX_PIXELS // 3)  # so few samples that Pillow may read them in its slowest way
         except VisionError:
             refusals += 1
             continue
