@@ -75,10 +75,11 @@ kernel-cases: setup  ## Compare the kernels in 20,000 random cases, twice; CI ta
 demo: setup  ## Run the main job on real input, start to end.
 	$(BIN)/interlock demo
 
-bench: setup  ## Measure everything beside the peers, and draw docs/figures; a quiet machine, some 20 minutes.
-	[ -d build/peers/sglang ] || $(BIN)/pip install --quiet --no-deps --target build/peers sglang==0.5.23
-	$(BIN)/interlock bench --peers build/peers --output build/bench
-	$(BIN)/python -m benchmarks.figures build/bench docs/figures
+PEERS ?= $(wildcard build/peers)
+
+bench: setup  ## Measure all anew and draw docs/figures.md (PEERS=folder: beside the peers; QUICK=1: in short).
+	$(BIN)/interlock bench $(if $(PEERS),--peers $(PEERS)) $(if $(QUICK),--quick) --output build/bench
+	$(BIN)/python -m benchmarks.plots build/bench docs/figures.md
 
 .venv-pins/installed: Makefile
 	$(PYTHON) -m venv .venv-pins

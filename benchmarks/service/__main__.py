@@ -10,7 +10,7 @@ import asyncio
 from contextlib import ExitStack, closing
 
 from benchmarks.report import Report, parse_options
-from benchmarks.service import memory, rates, transports, waiting
+from benchmarks.service import memory, overload, rates, transports, waiting
 from benchmarks.service.bench import Bench
 from benchmarks.service.peer import Peer
 from benchmarks.service.server import our_server
@@ -21,6 +21,7 @@ PARTS = {
     "waiting": waiting.measure,
     "memory": memory.measure,
     "formats": rates.measure_formats,
+    "overload": overload.measure,
 }
 _QUICK_PARTS = ("rates", "transports", "memory")
 

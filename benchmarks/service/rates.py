@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from benchmarks.report import Goal
+from benchmarks.service import pictures
 from benchmarks.service.bench import Bench, Files
-from benchmarks.service.pictures import FORMATS, GOAL_KINDS, PHOTO_12MP, Kind
+from benchmarks.service.pictures import GOAL_KINDS, PHOTO_12MP, Kind
+from benchmarks.service.rows import FORMATS, RATES
 
 CLIENTS = 4
 """More than there are cores, so that none waits for a caller."""
@@ -12,7 +14,7 @@ CLIENTS = 4
 
 def measure(bench: Bench) -> None:
     """Adds a row for each picture that a goal names, and the goals if there is a peer."""
-    ratios = {kind.name: _row(bench, kind) for kind in GOAL_KINDS}
+    ratios = {kind.name: _row(bench, kind, RATES) for kind in GOAL_KINDS}
     largest = ratios.pop(PHOTO_12MP.name)
     if bench.peer is not None:
         bench.report.goals += [
@@ -23,11 +25,11 @@ def measure(bench: Bench) -> None:
 
 def measure_formats(bench: Bench) -> None:
     """Adds a row for each other format."""
-    for kind in FORMATS:
-        _row(bench, kind)
+    for kind in pictures.FORMATS:
+        _row(bench, kind, FORMATS)
 
 
-def _row(bench: Bench, kind: Kind) -> float:
+def _row(bench: Bench, kind: Kind, what: str) -> float:
     """Pictures a second of both; how many times those of the peer ours are, or 0 without one."""
     bench.compare(kind)
     contenders: dict[str, Callable[[Files], float]] = {"ours": lambda files: bench.calls(files, CLIENTS).rate}
@@ -35,7 +37,7 @@ def _row(bench: Bench, kind: Kind) -> float:
         # The better of two ways counts: a picture in each thread of a pool, or one after the other on every core.
         contenders |= {"pool": bench.peer.in_threads, "one by one": bench.peer.one_by_one}
     rates = bench.medians(kind, _count(kind), contenders)
-    row = {"what": "pictures a second", "picture": kind.name, "clients": CLIENTS, "ours": rates["ours"]}
+    row = {"what": what, "picture": kind.name, "clients": CLIENTS, "ours": rates["ours"]}
     bench.report.rows.append(row)
     if bench.peer is None:
         return 0.0

@@ -19,7 +19,7 @@ class OurServer:
     """`interlock serve preprocess` on a free port. Made by `our_server`."""
 
     def __init__(self, flags: tuple[str, ...]) -> None:
-        program = [sys.executable, "-m", "interlock_cli", "serve", "preprocess", "--json", "--log-level", "warning"]
+        program = [sys.executable, "-m", "interlock_cli", "serve", "preprocess", "--json", "--log-level", "error"]
         self._process = subprocess.Popen([*program, "--port", "0", *flags], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         said = self._process.stdout.readline()
@@ -61,10 +61,12 @@ class OurServer:
 def our_server(*flags: str) -> Iterator[OurServer]:
     """One that runs within the block, and shares memory with the clients of this process."""
     with TemporaryDirectory(prefix="interlock-benchmark-", dir="/dev/shm") as folder:
-        os.environ[FOLDER_VARIABLE] = folder
+        others, os.environ[FOLDER_VARIABLE] = os.environ.get(FOLDER_VARIABLE), folder
         server = OurServer(flags)
         try:
             yield server
         finally:
             server.stop()
-            del os.environ[FOLDER_VARIABLE]
+            os.environ.pop(FOLDER_VARIABLE)
+            if others is not None:
+                os.environ[FOLDER_VARIABLE] = others

@@ -11,6 +11,7 @@ from benchmarks.service import our_clients
 from benchmarks.service.bench import Bench, Files
 from benchmarks.service.our_clients import Taken, Way
 from benchmarks.service.pictures import PHOTO_12MP
+from benchmarks.service.rows import WAYS
 
 _COUNT = 8
 _SHARED = Way(shared_memory=True)
@@ -39,7 +40,7 @@ def measure(bench: Bench) -> None:
     alone = bench.medians(PHOTO_12MP, _COUNT, {name: _latency(way) for name, way in ways.items()})
     together = bench.medians(PHOTO_12MP, _COUNT, {name: _rate(way) for name, way in ways.items()})
     for name in ways:
-        row = {"what": "a way through", "picture": PHOTO_12MP.name, "way": name, "ms, 1 at a time": alone[name]}
+        row = {"what": WAYS, "picture": PHOTO_12MP.name, "way": name, "ms, 1 at a time": alone[name]}
         bench.report.rows.append(row | {"pictures a second, 4 at a time": together[name]})
     _first_chunk(bench)
     share = alone["cached, shared memory, hash first"] / alone["TCP, a call each"]

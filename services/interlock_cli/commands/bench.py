@@ -16,7 +16,7 @@ from interlock_cli.errors import CommandError, one_line, printable
 from interlock_cli.files import cannot
 from interlock_cli.output import echo_json, echo_table, json_option
 
-_NAMES = ("kernel", "topology", "service")
+_NAMES = ("kernel", "decoding", "topology", "service")
 
 _SECONDS_TO_END = 20.0
 
@@ -41,7 +41,7 @@ _SECONDS_TO_END = 20.0
 )
 @json_option
 def bench(names: tuple[str, ...], quick: bool, peers: Path | None, output: Path | None, as_json: bool) -> None:
-    """Measure this machine: kernel, topology (the Bootstrap service), service (the Preprocess service).
+    """Measure this machine: kernel, decoding, topology (the Bootstrap service), service (the Preprocess service).
 
     Without a NAME all run, one after the other. Goals are ratios to a peer measured in the same run, so most of them
     need --peers; whether they are met does not change the exit code. The machine should have nothing else to do.
@@ -91,12 +91,15 @@ def _folder() -> Path:
 
 def _run(folder: Path, name: str, flags: Sequence[str]) -> str:
     """Runs one benchmark in a process of its own; the JSON that it printed."""
-    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", ""))))
+    # In its own folder, for Python looks first where it is started, and someone else's `benchmarks` may be there.
+    named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    path = os.pathsep.join([str(folder), *map(os.path.abspath, named)])
     process = subprocess.Popen(
         [sys.executable, "-m", f"benchmarks.{name}", "--json", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": path},
     )
     with process:

@@ -14,7 +14,7 @@ from interlock.vision.kernels.geometry import checked_patches
 from interlock.vision.kernels.sharing import Strip, share
 from interlock.vision.kernels.simd.axis import Axis, axis, within_bounds
 from interlock.vision.kernels.simd.codes import affine_codes
-from interlock.vision.kernels.simd.layout import LARGEST_WORKSPACE, Layout, layout_of, workspace, workspace_parts
+from interlock.vision.kernels.simd.layout import LARGEST_WORKSPACE, ROWS, Layout, layout_of, workspace, workspace_parts
 from interlock.vision.kernels.simd.strips import resize_strip
 from interlock.vision.kernels.simd.unresized import copy_strip
 from interlock.vision.plan import Plan
@@ -51,6 +51,7 @@ def resize_patchify(
     *,
     threads: int = 1,
     checkpoint: Callable[[int], None] | None = None,
+    rows_ready: Callable[[int], None] | None = None,
 ) -> NDArray[np.uint16]:
     """See `interlock.vision.kernels.ResizePatchify`. Pictures of extreme shapes are left to the next kernel."""
     patches = checked_patches(rgb, plan, profile, out)
@@ -60,23 +61,33 @@ def resize_patchify(
     prepare = _prepared_before if longest <= _KEPT_SIDE else _prepared
     picture = prepare(width, height, plan, profile.patch_size, affine is not None)
     if picture is None or not patches.flags.aligned:
-        return _next_kernel()(rgb, plan, profile, out, threads=threads, checkpoint=checkpoint)
+        return _next_kernel()(rgb, plan, profile, out, threads=threads, checkpoint=checkpoint, rows_ready=rows_ready)
 
+    wait_for = rows_ready or (lambda rows: None)
+    if not rgb.flags.c_contiguous:
+        wait_for(height)  # they are copied now
     pixels = np.ascontiguousarray(rgb).reshape(-1)
     words = patches.reshape(-1)
     layout, parts, across, down = picture
     table = bf16_codes(profile).reshape(-1)
 
+    factors = _NO_FACTORS if affine is None else affine
+
     @contextmanager
     def begin() -> Iterator[Callable[[int, int], None]]:
+        def copy(first: int, last: int) -> None:
+            wait_for(min(max(last * profile.patch_size - plan.top, 0), height))
+            copy_strip(pixels, layout, factors, table, first, last, words)
+
+        def resize(first: int, last: int) -> None:
+            wait_for(_rows_read(last, plan, profile.patch_size, height, down))
+            resize_strip(pixels, layout, across, down, factors, table, work, first, last, words)
+
         if affine is not None and (width, height) == (plan.resize_width, plan.resize_height):
-            yield lambda first, last: copy_strip(pixels, layout, affine, table, first, last, words)
+            yield copy
             return
-        factors = _NO_FACTORS if affine is None else affine
         with workspace(parts, layout.patch) as work:
-            yield lambda first, last: resize_strip(
-                pixels, layout, across, down, factors, table, work, first, last, words
-            )
+            yield resize
 
     share(begin, _strips(plan, width * height, threads), threads, checkpoint or (lambda patch_rows_done: None))
     return patches
@@ -100,6 +111,15 @@ def _prepared(width: int, height: int, plan: Plan, patch: int, by_arithmetic: bo
 
 
 _prepared_before = lru_cache(maxsize=64)(_prepared)
+
+
+def _rows_read(last: int, plan: Plan, patch: int, height: int, down: Axis) -> int:
+    """Rows of the source that count for the patch rows before `last`, or are read on the way."""
+    bottom = min(last * patch - plan.top, plan.resize_height)
+    if bottom <= 0:
+        return 0
+    # The ring is filled by so many rows at once, and strips that follow find there what came too early for this one.
+    return min(int(2 * (down.starts[bottom - 1] + down.pairs)) - down.phase + ROWS - 1, height)
 
 
 def _next_kernel() -> kernels.ResizePatchify:
